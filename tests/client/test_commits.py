@@ -99,6 +99,26 @@ def test_before_it_joins_again_it_commits_only_if_it_does_so_by_itself(
     assert run(main) == stored
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_AUTHORIZATION_FAILED])
+def test_before_it_joins_again_positions_in_what_is_not_there_any_more_hold_nothing_up(code: ErrorCode) -> None:
+    """A rebalance takes away what was deleted: who does not give it up is in the way of all others."""
+
+    async def main(_: VirtualLoop) -> None:
+        scene = Scene(60_000)
+
+        async def commit(*_: object) -> None:
+            raise BrokerError(code, "no")
+
+        cast(Any, scene.offsets).commit = commit
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            await scene.commits.before_joining()
+        else:
+            with pytest.raises(BrokerError):
+                await scene.commits.before_joining()
+
+    run(main)
+
+
 @pytest.mark.parametrize("interval_ms", [None, 60_000])
 def test_before_it_joins_again_what_was_begun_is_stored(interval_ms: float | None) -> None:
     """After that it is made in the name of a member that there is not any more."""
@@ -303,7 +323,28 @@ def test_positions_in_a_topic_that_was_made_anew_are_not_stored_with_those_in_th
         waiting.append(scene.commits.commit_async({other: 4}, None))
         await asyncio.gather(*waiting)
         first, second, third = (OffsetAndMetadata(offset) for offset in (500, 3, 4))
-        assert stored[1:] == [({AT: first, other: second}, {"t": old}), ({other: third}, {"t": new})]
+        assert stored[1:] == [({AT: first, other: second}, {AT: old, other: old}), ({other: third}, {other: new})]
+
+    run(main)
+
+
+def test_each_position_is_stored_in_the_topic_that_it_is_of_where_others_of_its_name_are_of_another() -> None:
+    """A topic was made anew, and not all of its partitions are led yet, or it has fewer of them now."""
+    old, new, other, unread = UUID(int=1), UUID(int=2), TopicPartition("t", 1), TopicPartition("t", 2)
+
+    async def main(_: VirtualLoop) -> None:
+        scene, stored = Scene(None), list[object]()
+        followed: dict[TopicPartition, Any] = cast(Any, scene.commits._fetcher.followed)
+        followed[other] = SimpleNamespace(committed=lambda: OffsetAndMetadata(7), topic_id=old)
+        followed[AT].topic_id = new
+
+        async def commit(_: object, topic_ids: object, *__: object) -> None:
+            stored.append(topic_ids)
+
+        cast(Any, scene.offsets).commit = commit
+        for given in (None, {unread: 5}, {unread: 5, other: 6}):
+            await scene.commits.commit(given)
+        assert stored == [{AT: new, other: old}, {}, {unread: old, other: old}]
 
     run(main)
 

@@ -38,7 +38,7 @@ from fencepost.protocol.types import TopicPartition
 WHO = ConsumerGroupMetadata("g", 4, "member", "instance")
 FIRST, SECOND = TopicPartition("t", 5), TopicPartition("u", 6)
 POSITIONS = {FIRST: OffsetAndMetadata(10, "why", 11), SECOND: OffsetAndMetadata(0)}
-IDS = {"t": uuid.UUID(int=1), "u": uuid.UUID(int=2)}
+IDS = {FIRST: uuid.UUID(int=1), SECOND: uuid.UUID(int=2)}
 
 
 class Patience:
@@ -150,8 +150,8 @@ def test_a_commit_carries_all_that_it_is_about() -> None:
         ),
     ]
     topics = [
-        OffsetCommitRequestTopic(name=name, topic_id=IDS[name], partitions=[part])
-        for name, part in zip("tu", parts, strict=True)
+        OffsetCommitRequestTopic(name=at.topic, topic_id=topic_id, partitions=[part])
+        for (at, topic_id), part in zip(IDS.items(), parts, strict=True)
     ]
     assert scene.asked == [
         OffsetCommitRequest(
@@ -161,6 +161,16 @@ def test_a_commit_carries_all_that_it_is_about() -> None:
             group_instance_id="instance",
             topics=topics,
         )
+    ]
+
+
+def test_positions_in_two_topics_of_one_name_are_of_one_each() -> None:
+    scene, other = Scene(), TopicPartition("t", 7)
+    asyncio.run(scene.offsets.commit(dict.fromkeys((FIRST, other), OffsetAndMetadata(1)), {**IDS, other: IDS[SECOND]}))
+    (request,) = scene.asked
+    assert [(topic.topic_id, [part.partition_index for part in topic.partitions]) for topic in request.topics] == [
+        (IDS[FIRST], [5]),
+        (IDS[SECOND], [7]),
     ]
 
 

@@ -76,6 +76,35 @@ def test_a_topic_that_is_gone_keeps_nobody_from_the_others_before_that_is_notice
     simulate(scenario, **SHORT_SESSIONS)
 
 
+@pytest.mark.parametrize("turned", range(3))
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_topic_made_anew_with_fewer_partitions_stops_nobody(strategy: str, turned: int) -> None:
+    """The positions in those that there are no more have nowhere to go, when they are given up."""
+
+    async def scenario(world: World) -> None:
+        async with (
+            Admin(ADDRESS, runtime=world.runtime("admin")) as admin,
+            member(world, "reader", partition_assignment_strategy=strategy, auto_commit=True) as reader,
+        ):
+            await admin.create_topic("fewer", partitions=3)
+            reader.subscribe(pattern="fewer|t")
+            assert await take(reader, 1, 2) == []
+            for _ in range(turned):  # which of them is read first changes
+                for number in range(3):
+                    await write(world, [b"old"], "fewer", partition=number)
+                await take(reader, 3)
+            await admin.delete_topic("fewer")
+            await admin.create_topic("fewer", partitions=1)
+            for value in (b"1", b"2"):
+                await write(world, [value], "fewer", partition=0)
+                await write(world, [value])
+                assert [record.value for record in await take(reader, 2, 10)] == [value] * 2
+                assert await take(reader, 1, 5) == []
+            assert reader.assignment() == [TopicPartition("fewer", 0), *PARTITIONS]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
 POSITIONS = {"offset_order": OffsetAndMetadata(1), "commit_order": OffsetAndMetadata(0, "commit-order/1 1")}
 
 

@@ -9,11 +9,11 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import TypeAlias
 
 from fencepost.client.deadline import Deadline
 from fencepost.client.errors import (
+    BrokerError,
     ClientError,
     ClosedError,
     CommitFailedError,
@@ -26,6 +26,7 @@ from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.membership import Membership
 from fencepost.client.positions import Positions
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class _Commit:
     def __init__(
         self,
         positions: Committed,
-        topic_ids: Mapping[str, uuid.UUID],
+        topic_ids: Mapping[TopicPartition, uuid.UUID],
         member: ConsumerGroupMetadata,
         deadline: Deadline,
         callback: CommitCallback | None,
@@ -135,13 +136,19 @@ class Commits:
         positions = self.next_offsets() if offsets is None else self._places.checked(offsets)
         if not positions:
             return None
-        followed = self._fetcher.followed
-        topic_ids = {at.topic: followed[at].topic_id for at in positions if at in followed}
-        commit = _Commit(positions, topic_ids, self._group.metadata(), self._offsets.deadline(), callback)
+        commit = _Commit(
+            positions, self._topic_ids(positions), self._group.metadata(), self._offsets.deadline(), callback
+        )
         self._waiting.append(commit)
         if self._work is None or self._work.done():
             self._work = asyncio.get_running_loop().create_task(self._send_all(self._offsets))
         return commit
+
+    def _topic_ids(self, positions: Committed) -> dict[TopicPartition, uuid.UUID]:
+        """The topics that they are of: where one was made anew they may be of two with the same name."""
+        read = {at: followed.topic_id for at, followed in self._fetcher.followed.items()}
+        named = {at.topic: read[at] for at in positions if at in read}
+        return {at: read.get(at, named[at.topic]) for at in positions if at.topic in named}
 
     async def _send_all(self, offsets: GroupOffsets) -> None:
         """What waits goes in one request, as far as one may have it."""
@@ -159,7 +166,7 @@ class Commits:
 
     async def _send(self, offsets: GroupOffsets, commits: Sequence[_Commit]) -> Exception | None:
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
-        topic_ids: dict[str, uuid.UUID] = {}
+        topic_ids: dict[TopicPartition, uuid.UUID] = {}
         for each in commits:
             positions |= each.positions
             topic_ids |= each.topic_ids
@@ -235,16 +242,23 @@ class Commits:
     async def before_joining(self) -> None:
         """What is to be committed before the partitions are given up: by itself, and what was begun."""
         if self.is_automatic:
-            with suppress(CommitFailedError):  # they belong to others by now, who read them again
+            try:
                 await self.commit_done()
+            except CommitFailedError:
+                pass  # they belong to others by now, who read them again
+            except BrokerError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                # There is nothing to keep positions of, and who waited for that would give up nothing any more.
+                logger.warning("before a rebalance %s", error)
         await self.settled()
 
 
 def _for_one_request(commits: Sequence[_Commit]) -> list[_Commit]:
     """The first ones, as many as are in the name of the same member, and of topics that were not made anew between."""
-    member, topic_ids, found = commits[0].member, dict[str, uuid.UUID](), list[_Commit]()
+    member, topic_ids, found = commits[0].member, dict[TopicPartition, uuid.UUID](), list[_Commit]()
     for each in commits:
-        if each.member != member or any(topic_ids.get(name, known) != known for name, known in each.topic_ids.items()):
+        if each.member != member or any(topic_ids.get(at, known) != known for at, known in each.topic_ids.items()):
             break
         topic_ids |= each.topic_ids
         found.append(each)

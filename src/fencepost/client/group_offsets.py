@@ -97,19 +97,19 @@ class GroupOffsets:
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        topic_ids: Mapping[str, uuid.UUID],
+        topic_ids: Mapping[TopicPartition, uuid.UUID],
         member: ConsumerGroupMetadata | None = None,
         deadline: Deadline | None = None,
     ) -> None:
         """Store positions in the name of `member`, which we were when they were reached (None: as we are now).
 
-        `topic_ids`: of the topics that they are of; one made anew since then has none to store.
+        `topic_ids`: of the topics that they are of; of one that was made anew since then none is stored.
 
         Raises CommitFailedError if we are no longer in the group, FencedInstanceIdError, BrokerError.
         """
         who, deadline = member or self._member.metadata(), deadline or self.deadline()
         topics = _topics_of(offsets, topic_ids)
-        most = None if all(topic_ids.get(topic.name) for topic in topics) else _NAMES_TOPICS_UNTIL
+        most = None if all(topic.topic_id.int for topic in topics) else _NAMES_TOPICS_UNTIL
         least = _WITH_EPOCH if self._member.has_epochs else 0
         while True:
             request = OffsetCommitRequest(
@@ -155,12 +155,12 @@ class GroupOffsets:
 
 
 def _topics_of(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[str, uuid.UUID]
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[TopicPartition, uuid.UUID]
 ) -> list[OffsetCommitRequestTopic]:
     """Positions as OffsetCommit has them."""
-    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    by_topic: dict[tuple[str, uuid.UUID], list[OffsetCommitRequestPartition]] = {}
     for at, position in offsets.items():
-        by_topic.setdefault(at.topic, []).append(
+        by_topic.setdefault((at.topic, topic_ids.get(at) or ZERO_UUID), []).append(
             OffsetCommitRequestPartition(
                 partition_index=at.partition,
                 committed_offset=position.offset,
@@ -169,6 +169,6 @@ def _topics_of(
             )
         )
     return [
-        OffsetCommitRequestTopic(name=name, topic_id=topic_ids.get(name, ZERO_UUID), partitions=found)
-        for name, found in by_topic.items()
+        OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=found)
+        for (name, topic_id), found in by_topic.items()
     ]
