@@ -19,6 +19,7 @@ from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, PORT, World
 
 AT = TopicPartition("t", 0)
+PRODUCE = 0
 END_TXN = 26
 PATIENCE_MS = 1000
 SILENT = "127.0.0.1:7"
@@ -192,11 +193,12 @@ def test_an_outage_shorter_than_delivery_timeout_ms_loses_nothing(known: bool) -
     simulate(scenario)
 
 
+@pytest.mark.parametrize("max_block_ms", [500, 60_000])
 @pytest.mark.parametrize("known", [True, False], ids=["in the middle", "at the start"])
-def test_a_record_is_given_up_after_delivery_timeout_ms_and_the_next_one_goes(known: bool) -> None:
+def test_a_record_is_given_up_after_delivery_timeout_ms_and_the_next_one_goes(known: bool, max_block_ms: int) -> None:
     async def scenario(world: World) -> None:
         runtime = world.runtime("writer")
-        async with Producer(ADDRESS, runtime=runtime, max_block_ms=500, delivery_timeout_ms=5000) as writer:
+        async with Producer(ADDRESS, runtime=runtime, max_block_ms=max_block_ms, delivery_timeout_ms=5000) as writer:
             if known:
                 await (await writer.send("t", b"first", partition=0))
             else:
@@ -207,10 +209,53 @@ def test_a_record_is_given_up_after_delivery_timeout_ms_and_the_next_one_goes(kn
             late = await writer.send("t", b"late", partition=0)
             with pytest.raises(DeliveryError, match="delivery_timeout_ms"):
                 await late
-            assert 5 <= world.loop.time() - begun < 6
+            assert 5 <= world.loop.time() - begun < 5.001
             await world.start()
             await (await writer.send("t", b"after", partition=0))
         assert await shown(world) == ([b"first", b"after"] if known else [b"after"])
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("identified", [True, False])
+@pytest.mark.parametrize("most", [1, 5])
+def test_each_record_is_given_up_in_its_time_where_no_answer_comes(
+    most: int, identified: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that waits for its turn behind those without an answer, which have other times."""
+    handler = SERVED[PRODUCE].handler
+
+    async def never(reply: Any) -> Any:
+        await asyncio.sleep(100)
+        return reply
+
+    async def scenario(world: World) -> None:
+        runtime, took = world.runtime("writer"), list[float]()
+        async with Producer(
+            ADDRESS,
+            runtime=runtime,
+            delivery_timeout_ms=5000,
+            request_timeout_ms=30_000,
+            max_in_flight_requests_per_connection=most,
+            enable_idempotence=identified,
+        ) as writer:
+            await writer.send_and_wait("t", b"first", partition=0)
+            monkeypatch.setitem(
+                SERVED, PRODUCE, replace(SERVED[PRODUCE], handler=lambda *given: never(handler(*given)))
+            )
+
+            async def late(number: int) -> None:
+                await asyncio.sleep(number * 0.7)
+                begun = world.loop.time()
+                with pytest.raises(DeliveryError, match="delivery_timeout_ms"):
+                    await writer.send_and_wait("t", b"late", partition=0)
+                took.append(world.loop.time() - begun)
+
+            await asyncio.gather(*(late(number) for number in range(9)))
+            assert len(took) == 9
+            assert 4.999 < max(took) < 5.001  # of a batch counts the time of its first
+            await writer.close(0)
+        await asyncio.sleep(100)  # the answers that nobody waits for any more
 
     simulate(scenario)
 

@@ -13,16 +13,17 @@ class Alarm:
         self._loop = loop
         self._ring = ring
         self._handle: asyncio.Handle | None = None
-        self._at = 0.0
+        self.at = 0.0
+        """When it rings, or rang last."""
         self.is_set = False
 
     def set(self, when: float) -> None:
         """At this time of the loop's clock, in seconds; after what runs now if it has passed, as 0 has."""
         if self._handle is not None:
-            if self._at <= when:
+            if self.at <= when:
                 return
             self._handle.cancel()
-        self._at, self.is_set = when, True
+        self.at, self.is_set = when, True
         loop = self._loop
         self._handle = loop.call_soon(self._rings) if when <= loop.time() else loop.call_at(when, self._rings)
 

@@ -90,7 +90,7 @@ class Sender:
         self._busy: dict[TopicPartition, Lane] = {}  # they have something to send or on its way
         self._flushing = 0
         self._alarm = Alarm(self._loop, self._drain)
-        self._expiry = Alarm(self._loop, self._expire_on_wire)
+        self._expiry = Alarm(self._loop, self._expire_all)
         self._ends = BatchEnds(cluster, rules, self._busy, self._memory, self._counts, self._alarm)
         self._last: dict[int, Connection] = {}
         """Node -> the connection that it was sent to last, where it does not answer."""
@@ -242,8 +242,6 @@ class Sender:
         lanes = list(self._busy.values())
         for lane in lanes:
             self._expire(lane, now)
-            if identity is None and (oldest := lane.oldest) is not None:
-                self._alarm.set(oldest.deadline)
         while identity is not None and lanes:
             lanes = self._send_to_each(lanes, identity, now)
 
@@ -280,9 +278,9 @@ class Sender:
         self.wake()
         return True
 
-    def _expire_on_wire(self) -> None:
-        """Tell what has waited for too long for its answer; that still comes, or is lost."""
-        now = self._loop.time()
+    def _expire_all(self) -> None:
+        """Tell what has waited for too long for its answer; that still comes, or is lost.  And what was never sent."""
+        now = max(self._loop.time(), self._expiry.at)  # a timer may ring a moment before its time
         for lane in list(self._busy.values()):
             for batch in [each for each in lane.in_flight if each.on_wire and not each.ended]:
                 if now < batch.deadline:
@@ -292,6 +290,7 @@ class Sender:
                 error = self._rules.failed(batch, Outcome.ABORTABLE, batch.too_late(), is_spent=True)
                 self._ends.tell(batch, error, reported=self._rules.transactional_id is not None)
                 batch.abandoned = batch.abandoned or error
+            self._expire(lane, now)
         self._ends.settled()
 
     def _expire(self, lane: Lane, now: float) -> None:
@@ -302,6 +301,8 @@ class Sender:
                 self._ends.failed(lane, batch, Outcome.ABORTABLE, batch.too_late(), is_spent=False)
             else:
                 self._ends.refused(lane, batch, Outcome.ABORTABLE, batch.too_late(), is_spent=True)
+        if batch is not None:
+            self._expiry.set(batch.deadline)  # whatever it waits for until then: a leader, a connection, its turn
 
     def _is_due(self, lane: Lane, identity: ProducerIdAndEpoch, now: float) -> bool:
         following = lane.next(identity, self._max_in_flight)
