@@ -260,6 +260,39 @@ def test_each_record_is_given_up_in_its_time_where_no_answer_comes(
     simulate(scenario)
 
 
+def test_nobody_waits_for_room_longer_than_max_block_ms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is on its way has its room until it is answered, also when its time is over."""
+    handler, held = SERVED[PRODUCE].handler, asyncio.Event()
+
+    async def late(reply: Any) -> Any:
+        await held.wait()
+        return reply
+
+    async def scenario(world: World) -> None:
+        async with Producer(
+            ADDRESS,
+            runtime=world.runtime("writer"),
+            max_block_ms=PATIENCE_MS,
+            delivery_timeout_ms=3000,
+            buffer_bytes=1000,
+        ) as writer:
+            await writer.send_and_wait("t", b"first", partition=0)
+            monkeypatch.setitem(SERVED, PRODUCE, replace(SERVED[PRODUCE], handler=lambda *given: late(handler(*given))))
+            full = await writer.send("t", b"x" * 1000, partition=0)
+            for _ in range(5):
+                for call in (writer.send("t", b"one"), writer.send_many("t", [b"one", b"two"])):
+                    begun = world.loop.time()
+                    with pytest.raises(TimedOutError, match=r"waiting for room .*buffer_bytes.* within 1000 ms"):
+                        await call
+                    assert world.loop.time() - begun <= PATIENCE_MS / 1000 + 0.001
+            with pytest.raises(DeliveryError):
+                await full
+            held.set()
+            await writer.send_and_wait("t", b"after", partition=0)
+
+    simulate(scenario)
+
+
 def test_work_that_lasts_is_done_once_and_told_to_whoever_is_there() -> None:
     done: list[int] = []
 

@@ -22,7 +22,9 @@ class Scene:
         self.partitioner = SimpleNamespace(another=lambda topic: self.taken.append(("another", topic)))
         self.sender: Any = SimpleNamespace(is_full=False, append=self._append)
         cluster: Any = SimpleNamespace(
-            home=SimpleNamespace(check=lambda: None), runtime=SimpleNamespace(clock=SimpleNamespace(now=lambda: 50))
+            home=SimpleNamespace(check=lambda: None),
+            runtime=SimpleNamespace(clock=SimpleNamespace(now=lambda: 50)),
+            deadline=lambda _: None,
         )
         placement: Any = SimpleNamespace(known=self._known, partitioner=self.partitioner)
         self.rules: Any = object.__new__(Transactions)

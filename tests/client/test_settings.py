@@ -139,3 +139,12 @@ def test_no_more_batches_are_in_flight_than_a_broker_knows_again() -> None:
     Producer(SERVERS, max_in_flight_requests_per_connection=5)
     with pytest.raises(ValueError, match="max_in_flight_requests_per_connection=6: it must be from 1 to 5"):
         Producer(SERVERS, max_in_flight_requests_per_connection=6)
+
+
+@pytest.mark.parametrize("client", [Producer, blocking.Producer])
+def test_no_record_may_wait_for_others_until_its_time_is_over(client: Any) -> None:
+    for linger_ms, delivery_timeout_ms in ((1000, 1000), (1001, 1000), (120_000, 120_000), (0.5, 0)):
+        with pytest.raises(ValueError, match=f"linger_ms={linger_ms} is not less than delivery_timeout_ms="):
+            client(SERVERS, linger_ms=linger_ms, delivery_timeout_ms=delivery_timeout_ms)
+    for linger_ms, delivery_timeout_ms in ((999, 1000), (0, 0), (0, 1)):
+        Producer(SERVERS, linger_ms=linger_ms, delivery_timeout_ms=delivery_timeout_ms)

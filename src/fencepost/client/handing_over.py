@@ -10,7 +10,7 @@ from fencepost.client.bulk import Chunk, chunks, filled, refusal
 from fencepost.client.cluster import Cluster
 from fencepost.client.placement import Placement
 from fencepost.client.producer_record import checked_timestamp
-from fencepost.client.sender import Sender
+from fencepost.client.sender import WAITING_FOR_ROOM, Sender
 from fencepost.client.together import ManyMetadata, Together
 from fencepost.protocol.batch import HEADER_SIZE
 from fencepost.protocol.compression import Compression
@@ -105,7 +105,7 @@ class HandingOver:
         if view is None or not (partition is None or partition in view.leaders):
             view = await self._placement.looked_up(topic, partition)
         if sender.is_full:
-            await sender.wait_for_room()
+            await sender.wait_for_room(self._cluster.deadline(WAITING_FOR_ROOM))
         await self._check()
         now = self._cluster.runtime.clock.now() if timestamp is None else checked_timestamp(timestamp)
         for number, (keys, values) in self._placement.partitioner.spread(view, chunk, partition).items():

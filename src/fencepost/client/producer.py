@@ -202,7 +202,8 @@ class Producer:
 
         Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one that
         has a leader, and another one after about `batch_bytes`.
-        `timestamp` is in milliseconds since 1970, now by default.  Waits while `buffer_bytes` are waiting to be sent.
+        `timestamp` is in milliseconds since 1970, now by default.  Waits while `buffer_bytes` are waiting to be sent,
+        and raises TimedOutError where that takes too long.
         Raises MisuseError outside a transaction, TransactionError if the transaction has failed, BrokerError if there
         is no such partition, TypeError or ValueError for what is no record, RecordTooLargeError for one that a request
         of `max_request_size` cannot hold; a transaction goes on without that record then.  The result raises

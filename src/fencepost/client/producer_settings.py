@@ -55,6 +55,12 @@ def check_settings(given: Mapping[str, Any]) -> None:
     check_switches(transaction_two_phase_commit_enable=given["transaction_two_phase_commit_enable"])
     if given["transaction_two_phase_commit_enable"] and given["transactional_id"] is None:
         raise ValueError("transaction_two_phase_commit_enable=True needs a transactional_id: give one")
+    linger, patience = given["linger_ms"], given["delivery_timeout_ms"]
+    if linger and linger >= patience:
+        raise ValueError(
+            f"linger_ms={linger} is not less than delivery_timeout_ms={patience}: a record that waits for others to "
+            "fill its batch would be given up before it is sent"
+        )
     for_sender(given)
 
 

@@ -17,6 +17,7 @@ from fencepost.client.batches import Batch, OnAcknowledged, RecordMetadata
 from fencepost.client.buffer_memory import BufferMemory
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
+from fencepost.client.deadline import Deadline
 from fencepost.client.errors import ClientError, ClosedError
 from fencepost.client.lanes import Lane, Next, portions, topic_data
 from fencepost.client.outcomes import (
@@ -36,6 +37,8 @@ from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 #: `acks`: a leader answers when all that are in sync have the batch (-1), or not at all (0).
 _ALL: Final = -1
 _NONE: Final = 0
+#: What is said of who waited too long for it.
+WAITING_FOR_ROOM: Final = "waiting for room among the records that are to be sent (buffer_bytes)"
 _LARGEST_REQUEST: Final = 16 * 1024 * 1024
 #: Seconds that a batch which is not full waits for more records while others of its partition are in flight: where
 #: answers come sooner it is sent with the next one, where they take long it does not wait for them.
@@ -112,11 +115,11 @@ class Sender:
         """How many records wait, or are on their way."""
         return sum(lane.count for lane in list(self._busy.values()))
 
-    async def wait_for_room(self) -> None:
-        """Wait while the buffer is full."""
+    async def wait_for_room(self, deadline: Deadline | None = None) -> None:
+        """Wait while the buffer is full; None: as long as what is in it has time.  Raises TimedOutError."""
         while self.is_full:
             self.wake()
-            await self._memory.room()
+            await (self._memory.room() if deadline is None else deadline.within(self._memory.room()))
 
     def append(
         self, at: tuple[str, int], timestamp: int, key: bytes | None, value: bytes | None, headers: Headers

@@ -14,7 +14,7 @@ from fencepost.client.idempotence import Idempotence
 from fencepost.client.placement import Placement
 from fencepost.client.producer_record import BYTES, checked_timestamp, what_is_wrong
 from fencepost.client.send_queue import Placed, SendQueue
-from fencepost.client.sender import Sender
+from fencepost.client.sender import WAITING_FOR_ROOM, Sender
 from fencepost.client.transactions import Transactions
 from fencepost.protocol.records import Headers
 
@@ -38,6 +38,7 @@ class Sending:
     ) -> None:
         self._home = cluster.home
         self._clock = cluster.runtime.clock
+        self._deadline = cluster.deadline
         self._placement = placement
         self._rules = rules
         self._note_send = rules.note_send if isinstance(rules, Transactions) else None
@@ -179,7 +180,7 @@ class Sending:
             number = self._placement.partitioner.choose(view, key, partition, size)
             await check()
         if sender.is_full:
-            await sender.wait_for_room()
+            await sender.wait_for_room(self._deadline(WAITING_FOR_ROOM))
             await check()
         return self._append(sender, topic, number, value, key, timestamp, headers)
 

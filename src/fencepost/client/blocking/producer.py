@@ -54,7 +54,8 @@ class Producer(Blocking):
         """Hand over a record; `result()` of what is returned waits for its acknowledgement, or raises what went wrong.
 
         Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one.
-        `timestamp` is in milliseconds since 1970, now by default.  Waits while `buffer_bytes` are waiting to be sent.
+        `timestamp` is in milliseconds since 1970, now by default.  Waits while `buffer_bytes` are waiting to be sent,
+        and raises TimedOutError where that takes too long.
         Raises MisuseError outside a transaction, TransactionError if the transaction has failed, BrokerError if there
         is no such partition.
         """
