@@ -174,6 +174,23 @@ def test_positions_in_two_topics_of_one_name_are_of_one_each() -> None:
     ]
 
 
+@pytest.mark.parametrize(("known", "most"), [([FIRST, SECOND], None), ([FIRST], 9), ([SECOND], 9), ([], 9)])
+def test_topics_are_named_by_their_ids_where_all_of_them_are_known(
+    known: list[TopicPartition], most: int | None
+) -> None:
+    """A version has room for names, or for ids."""
+    scene, asked = Scene(), list[object]()
+    ask = scene.requests.ask
+
+    async def noted(*given: Any, **how: Any) -> Any:
+        asked.append(how["most"])
+        return await ask(*given, **how)
+
+    scene.requests.ask = noted
+    asyncio.run(scene.offsets.commit(POSITIONS, {at: IDS[at] for at in known}))
+    assert asked == [most]
+
+
 @pytest.mark.parametrize("has_epochs", [False, True])
 def test_positions_that_an_open_transaction_may_change_are_waited_for(has_epochs: bool) -> None:
     """Else what a transaction is about to commit is read again (KIP-447)."""

@@ -13,17 +13,16 @@ class Alarm:
         self._loop = loop
         self._ring = ring
         self._handle: asyncio.Handle | None = None
-        self.at = 0.0
-        """When it rings, or rang last."""
+        self._at = 0.0
         self.is_set = False
 
     def set(self, when: float) -> None:
         """At this time of the loop's clock, in seconds; after what runs now if it has passed, as 0 has."""
         if self._handle is not None:
-            if self.at <= when:
+            if self._at <= when:
                 return
             self._handle.cancel()
-        self.at, self.is_set = when, True
+        self._at, self.is_set = when, True
         loop = self._loop
         self._handle = loop.call_soon(self._rings) if when <= loop.time() else loop.call_at(when, self._rings)
 

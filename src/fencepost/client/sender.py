@@ -283,7 +283,7 @@ class Sender:
 
     def _expire_all(self) -> None:
         """Tell what has waited for too long for its answer; that still comes, or is lost.  And what was never sent."""
-        now = max(self._loop.time(), self._expiry.at)  # a timer may ring a moment before its time
+        now = self._loop.time()
         for lane in list(self._busy.values()):
             for batch in [each for each in lane.in_flight if each.on_wire and not each.ended]:
                 if now < batch.deadline:
