@@ -131,7 +131,7 @@ def claim(disk: Disk, directory: Path, topic_id: uuid.UUID, is_logged: Callable[
                 "directory away; then start again"
             )
         logger.info(
-            "%s was empty and is written again: the commit log knows the directory with this id",
+            "%s was empty and is written again: by the commit log the directory is of this id",
             directory / PARTITION_METADATA,
         )
     disk.make_directory(directory)

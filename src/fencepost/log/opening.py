@@ -32,7 +32,7 @@ def open_partition(
     try:
         if not was_there and directory.name in replay.directories():
             raise PartitionDamaged(f"{directory} is gone: put it back and start again, or delete the topic")
-        claim(partition.disk, directory, partition.topic_id, lambda: replay.knows(directory.name, partition.topic_id))
+        claim(partition.disk, directory, partition.topic_id, lambda: _vouches(replay, partition))
         recover(partition, replay, number, now)
     except PartitionDamaged as damaged:
         return _offline(partition, str(damaged))
@@ -44,6 +44,10 @@ def open_partition(
         wrong = f"{error.filename or directory} cannot be used: {error.strerror or error}"
         return _offline(partition, f"{wrong}; see to it that the node can read and write it, {_or_else(error)}")
     return partition
+
+
+def _vouches(replay: Replay, partition: Partition) -> bool:
+    return replay.vouches_for(partition.directory.name, partition.topic_id)
 
 
 def _or_else(error: OSError) -> str:

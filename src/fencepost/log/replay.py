@@ -316,10 +316,13 @@ class Replay:
         """The partitions that are known, by the names of their directories."""
         return {path.rpartition("/")[0] for path, known in self.files.items() if not known.removed}
 
-    def knows(self, directory: str, topic_id: UUID) -> bool:
-        """Whether the partition in this directory is known to be of that topic."""
+    def vouches_for(self, directory: str, topic_id: UUID) -> bool:
+        """Whether what counts of the records in this directory is of that topic: where every segment is named, no
+        record counts of one that is not, and a power loss may have left some beside an id that was not written yet.
+        """
         segments = self.segments_of(directory).values()
-        return any(file.topic_id == topic_id.bytes and not file.removed for file in segments)
+        is_known = any(file.topic_id == topic_id.bytes and not file.removed for file in segments)
+        return is_known or (self.ready and not self.damaged and not self.adopting)
 
     def topic_ids(self) -> dict[str, UUID]:
         """The partitions that are known, by the names of their directories, and their topics' ids."""
