@@ -182,7 +182,8 @@ async def release(cluster: Cluster, application_id: str, partitions: Sequence[To
 async def report(cluster: Cluster, group_id: str, positions: Positions) -> None:
     """Commit positions for those who ask how far a stream is.  What goes wrong is logged, and nothing else."""
     offsets = {at: OffsetAndMetadata(offset) for at, offset in positions.offsets.items() if offset >= 0}
-    topic_ids = {name: uuid.UUID(known) for name, known in positions.topic_ids.items()}
+    named = positions.topic_ids
+    topic_ids = {at: uuid.UUID(named[at.topic]) for at in offsets if at.topic in named}
     try:
         async with asyncio.timeout(_REPORTED_WITHIN):
             await _group(cluster, group_id).commit(offsets, topic_ids)
