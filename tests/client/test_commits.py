@@ -178,6 +178,40 @@ def test_all_commits_that_are_under_way_are_waited_for() -> None:
     run(main)
 
 
+def test_who_commits_nothing_waits_for_what_was_begun_before() -> None:
+    """Of that it is said that it has ended when `commit` returns."""
+
+    async def main(loop: VirtualLoop) -> None:
+        scene, may_go_on = Scene(None), asyncio.Event()
+        scene.offsets.waiting.append(may_go_on)
+        begun = scene.commits.commit_async({AT: 3}, None)
+        nothing = loop.create_task(scene.commits.commit({}))
+        await asyncio.sleep(1)
+        assert not nothing.done()
+        may_go_on.set()
+        await nothing
+        assert begun.done() and scene.stored == [3]
+
+    run(main)
+
+
+def test_what_is_begun_as_another_one_ends_is_waited_for_too() -> None:
+    async def main(loop: VirtualLoop) -> list[int]:
+        scene = Scene(None)
+
+        async def one_after_the_other() -> None:
+            for offset in range(3):
+                await scene.commits.commit({AT: offset})
+
+        working = loop.create_task(one_after_the_other())
+        await asyncio.sleep(0)
+        await scene.commits.settled()
+        assert working.done()
+        return scene.stored
+
+    assert run(main) == [0, 1, 2]
+
+
 class Outcomes(Offsets):
     """Stores or refuses what it is given after a while, and notes what is under way at once."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from fencepost.client.errors import BrokerError, ConnectionLostError
 from fencepost.client.fetch_session import Answer, Wanted
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.lost_positions import find_lost_positions
+from fencepost.client.records import ConsumerRecord
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchResponse
 from fencepost.protocol.messages.fetch import FetchableTopicResponse, PartitionData
@@ -163,3 +165,55 @@ def test_another_leader_is_looked_for_where_one_may_know_better_and_else_the_err
     assert forgotten == ["t"] * (error in ANOTHER_LEADER)
     assert out_of_range == ({A: (1, None)} if is_out else {})
     assert raised == (0 if is_out or error in ANOTHER_LEADER else error)
+
+
+async def with_records(*places: TopicPartition) -> Fetcher:
+    """Three records of each of these partitions are there, from offset 0 on."""
+    found = fetcher(SimpleNamespace(topics={}, nodes={}, is_led=lambda _: True))
+    found.follow(dict.fromkeys(places, 0), {})
+    found._lookups = cast(Any, SimpleNamespace(want=lambda _: None))
+    records = encode_batch([(0, None, b"%d" % number, ()) for number in range(3)])
+    told = {
+        at: PartitionData(partition_index=at.partition, error_code=0, high_watermark=3, records=records)
+        for at in places
+    }
+    found._take_answer(Answer(told, {}), {at: (each, each.wanted) for at, each in found.followed.items()})
+    return found
+
+
+def test_whoever_asks_for_the_next_record_is_done_with_all_before_it() -> None:
+    """Also with those of other partitions: what is committed by itself is behind them."""
+
+    async def main() -> None:
+        found = await with_records(A, B)
+        for number in range(6):
+            record = found.take_one(lambda: True)
+            assert record is not None
+            at = TopicPartition(record.topic, record.partition)
+            assert found.before_work() == {at: number % 3}
+        assert {at: each.next_offset() for at, each in found.followed.items()} == {A: 3, B: 3}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["one by one", "many", "a batch"])
+def test_of_a_partition_that_is_paused_nothing_is_handed_out_though_it_is_there(how: str) -> None:
+    async def main() -> None:
+        found = await with_records(A, B)
+        first = found.take_one(lambda: True)
+        assert first is not None and first.partition == A.partition
+        found.followed[A].paused = True
+        take: Callable[[], list[ConsumerRecord]] = {
+            "one by one": lambda: [each] if (each := found.take_one(lambda: True)) is not None else [],
+            "many": lambda: found.take(1),
+            "a batch": lambda: list(found.take_batch() or ()),
+        }[how]
+        seen = []
+        while some := take():
+            seen += some
+        assert [(each.partition, each.offset) for each in seen] == [(B.partition, offset) for offset in range(3)]
+        found.followed[A].paused = False
+        rest = found.take(10)
+        assert [(each.partition, each.offset) for each in rest] == [(A.partition, 1), (A.partition, 2)]
+
+    asyncio.run(main())

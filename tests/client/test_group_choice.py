@@ -52,3 +52,21 @@ def test_what_is_not_given_is_as_apache_kafka_has_it_and_what_is_given_stays() -
     }
     given = {**nothing, **GIVEN, "session_timeout_ms": 0, "group_protocol": "classic"}
     assert group_settings(given) == given
+
+
+def test_each_setting_of_a_group_comes_to_where_it_is_used() -> None:
+    """All of them are milliseconds: the one in the place of the other would be none the less a member."""
+    times: dict[str, Any] = {
+        "session_timeout_ms": 1001,
+        "rebalance_timeout_ms": 1002,
+        "heartbeat_interval_ms": 1003,
+        "max_poll_interval_ms": 1004,
+    }
+    names = ("_session_timeout_ms", "_rebalance_timeout_ms", "_heartbeat_interval", "_max_poll_interval_ms")
+    classic: Any = Consumer("t", bootstrap_servers=BOOTSTRAP, group_id="g", **times)._group
+    assert [getattr(classic, name) for name in names] == [1001, 1002, 1.003, 1004]
+    of_both: Any = {name: times[name] for name in ("rebalance_timeout_ms", "max_poll_interval_ms")}
+    asked = {"group_protocol": "consumer", "group_remote_assignor": "range", **of_both}
+    newer: Any = Consumer("t", bootstrap_servers=BOOTSTRAP, group_id="g", **asked)._group
+    assert (newer._now.rebalance_timeout_ms, newer._max_poll_interval_ms) == (1002, 1004)
+    assert newer._now.server_assignor == "range"

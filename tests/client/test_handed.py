@@ -36,3 +36,23 @@ def test_what_is_put_back_begins_with_the_first_record_of_each_partition(
             at = TopicPartition("t", number)
             expected[at] = min(expected.get(at, offset), offset) if not is_taken else expected.get(at, offset)
     assert handed.first == expected
+
+
+@given(st.sets(st.integers(0, 2)), st.sets(st.integers(0, 2)), st.booleans())
+def test_records_follow_only_where_all_that_was_handed_out_is_read_still(
+    handed_out: set[int], assigned: set[int], same: bool
+) -> None:
+    """A partition may be taken away, and given back and begun elsewhere, while who we are stays (KIP-848)."""
+
+    def reader(generation: int, numbers: set[int]) -> Any:
+        places = [TopicPartition("t", number) for number in numbers]
+
+        def position(at: TopicPartition) -> int:
+            assert at in places, "of others nobody can be asked"
+            return 1
+
+        return SimpleNamespace(group_metadata=lambda: generation, position=position, assignment=lambda: places)
+
+    records = [ConsumerRecord("t", number, Offset(0), 0, None, None, ()) for number in handed_out]
+    handed = Handed(reader(1, handed_out), records)
+    assert handed.goes_on_with(reader(1 if same else 2, assigned), []) == (same and handed_out <= assigned)

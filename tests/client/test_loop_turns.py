@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.client.test_transaction_loop import COUNT, Cluster, loop_of, process, virtually
+from tests.client.test_transaction_loop import AT, COUNT, Cluster, Reader, loop_of, process, virtually
 
 from fencepost.client.errors import (
+    CommitFailedError,
     MisuseError,
     TimedOutError,
     TransactionAbortableError,
 )
 from fencepost.client.transaction_loop import State
+from fencepost.protocol.types import TopicPartition
 
 
 def test_without_records_there_is_no_transaction() -> None:
@@ -53,6 +56,68 @@ def test_a_transaction_has_what_comes_in_time_and_no_more_than_it_may(linger_ms:
         assert cluster.output == list(range(21))
         assert max(found) <= 5
         assert (max(found) > 1) == (linger_ms > 0)
+
+    virtually(scenario)
+
+
+def test_what_comes_while_more_is_waited_for_is_taken_up_to_what_it_may_have() -> None:
+    async def scenario() -> None:
+        cluster = Cluster(2)
+        loop, _ = loop_of(cluster, max_records=5, linger_ms=2000)
+        asking = asyncio.ensure_future(loop.next())
+        await asyncio.sleep(0.5)
+        cluster.count = 20
+        handed = await asking
+        assert handed is not None and [record.offset for record in handed.records] == [0, 1, 2, 3, 4]
+
+    virtually(scenario)
+
+
+def test_who_is_told_to_stop_waits_for_no_more_and_hands_out_what_there_is() -> None:
+    async def scenario() -> None:
+        cluster, now = Cluster(1), asyncio.get_running_loop().time
+        loop, _ = loop_of(cluster, max_records=5, linger_ms=600_000)
+        begun = now()
+        asyncio.get_running_loop().call_later(5, loop.stop)
+        handed = await loop.next()
+        assert handed is not None and len(handed.records) == 1
+        assert now() - begun < 6
+
+    virtually(scenario)
+
+
+class BeginsAtTheEnd(Reader):
+    """A consumer whose group has no position, and keeps what is committed if it is not to refuse it."""
+
+    begins_at_beginning = False
+
+    def __init__(self, cluster: Cluster, refusals: list[Exception]) -> None:
+        super().__init__(cluster)
+        self.refusals = refusals
+        self.stored: list[Mapping[TopicPartition, int]] = []
+
+    async def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, object]:
+        return {at: next((each[at] for each in self.stored if at in each), None) for at in partitions}
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.stored.append(offsets)
+
+
+@pytest.mark.parametrize("refusals", [0, 1, 3])
+@pytest.mark.parametrize("kind", [CommitFailedError, TimedOutError])
+def test_where_a_partition_was_begun_is_stored_before_anything_of_it_is_handed_out(
+    refusals: int, kind: type[Exception]
+) -> None:
+    """However often that is refused: whoever has it next would begin at its end else, and what came would be lost."""
+
+    async def scenario() -> None:
+        cluster = Cluster(3)
+        reader = BeginsAtTheEnd(cluster, [kind("not now") for _ in range(refusals)])
+        loop, _ = loop_of(cluster, reader=reader)
+        assert await loop.next() is not None
+        assert [dict(each) for each in reader.stored] == [{AT: 0}]
 
     virtually(scenario)
 

@@ -260,3 +260,27 @@ def test_positions_are_asked_for_with_the_newest_epoch_where_it_has_passed_meanw
             assert (asked[0].member_epoch, asked[-1].member_epoch) == (1, group.only.epoch)
 
     play(scenario)
+
+
+@pytest.mark.parametrize("when", ["joining", "living"])
+def test_who_goes_while_a_heartbeat_is_not_answered_says_so(when: str) -> None:
+    """The coordinator may have it as a member, whose partitions nobody else would have until its session ends."""
+
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            if when == "living":
+                await until(reader, lambda: reader.assignment() == PARTITIONS)
+                await poll_for(reader, INTERVAL)
+            lost = len(group.heard)
+
+            def unanswered(request: ConsumerGroupHeartbeatRequest) -> Any:
+                return Late(60, group_answer(group, request)) if request.member_epoch >= 0 else None
+
+            group.refuse = unanswered
+            while len(group.heard) == lost:
+                await reader.poll(10)
+            assert len(group.members) == 1
+        assert group.heard[-1].member_epoch == -1
+        assert group.members == {}
+
+    play(scenario)

@@ -8,7 +8,7 @@ from tests.client.consumer_group.test_member import INTERVAL, poll_for, until
 from tests.client.test_rebalances import Notes
 
 from fencepost.client import SubscriptionPattern, TopicPartition
-from fencepost.client.errors import BrokerError, MisuseError
+from fencepost.client.errors import BrokerError, MisuseError, UnsupportedByBrokerError
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -98,6 +98,53 @@ def test_a_pattern_of_the_broker_is_refused_without_the_new_protocol() -> None:
         async with group.member(group_protocol="classic") as reader:
             with pytest.raises(MisuseError, match="a SubscriptionPattern is for a group with"):
                 reader.subscribe(pattern=SubscriptionPattern("t"))
+
+    play(scenario)
+
+
+def test_a_topic_that_is_wanted_later_and_is_not_there_is_made_where_the_broker_does_that_and_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            group.nodes.made_topics = False
+            for topics in (("t", "u"), ("u", "v"), ("t", "u")):
+                reader.subscribe(*topics)
+                await poll_for(reader, INTERVAL)
+            assert group.nodes.made_topics
+        for name in "uv":
+            assert sum(f"topic '{name}' is not there" in record.message for record in caplog.records) == 1
+
+    play(scenario)
+
+
+def test_what_fits_a_pattern_of_the_broker_is_read_as_soon_as_it_is_given() -> None:
+    """Nobody but the broker knows what fits: all topics are asked for to find the names of the ids."""
+
+    async def scenario(group: Coordinator) -> None:
+        group.nodes.leaders |= {TopicPartition("u", 0): 0}
+        group.target = lambda _: [TopicPartition("u", 0)]
+        async with group.member() as reader:
+            reader.subscribe(pattern=SubscriptionPattern("u"))
+            await until(reader, lambda: reader.assignment() == [TopicPartition("u", 0)])
+            assert group.nodes.loop.time() < 1
+
+    play(scenario)
+
+
+def test_a_pattern_is_told_to_no_broker_that_has_no_room_for_it() -> None:
+    """It would be left out, and nothing be read, without a word."""
+
+    async def scenario(group: Coordinator) -> None:
+        group.nodes.ranges["ConsumerGroupHeartbeat"] = (0, 0)
+        async with group.member() as reader:
+            reader.subscribe(pattern=SubscriptionPattern("t"))
+            with pytest.raises(UnsupportedByBrokerError):
+                await reader.poll(1000)
+            assert group.heard == []
+            reader.subscribe("t")
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
 
     play(scenario)
 
