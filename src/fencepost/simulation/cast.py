@@ -51,9 +51,11 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "windowed": lambda stage, process, stop: produce_windowed(process, stage.outcomes, stop, stage.load),
     "older": lambda stage, process, stop: produce_windowed(process, stage.outcomes, stop, stage.load, newest=1),
     "asker": lambda stage, process, stop: Asker(process.runtime(), *stage.world.cluster[:2]).ask(stop),
-    "reader": lambda stage, process, stop: read_meanwhile(process, stage.passes, stop, stage.load.impatience_ms),
+    "reader": lambda stage, process, stop: read_meanwhile(
+        process, stage.passes, stop, stage.load.impatience_ms, stage.outcomes.sights
+    ),
     "onlooker": lambda stage, process, stop: read_meanwhile(
-        process, stage.uncommitted, stop, stage.load.impatience_ms, UNCOMMITTED
+        process, stage.uncommitted, stop, stage.load.impatience_ms, stage.outcomes.sights, UNCOMMITTED
     ),
 }
 

@@ -27,6 +27,7 @@ from fencepost.simulation.plans import plan_of as plan_of
 from fencepost.simulation.processes import Process, ProcessLoop
 from fencepost.simulation.request_faults import RequestFaults
 from fencepost.simulation.script import Prompter, Script
+from fencepost.simulation.sights import Sights
 from fencepost.simulation.troubles import ENDS, TROUBLES, Scene
 from fencepost.simulation.troubles import Trouble as Trouble
 from fencepost.simulation.unexpected import caught
@@ -98,7 +99,8 @@ class _Life:
             world.faulty_calls = FaultyCalls(world, given.call_faults, tuple(Call), world.prompter)
         self.faults: list[str] = []
         world.removals.knows_who_asks = True
-        outcomes = self.outcomes = Outcomes(removed=world.removals.records, keys=given.load.shape.keys)
+        shape = given.load.shape
+        outcomes = self.outcomes = Outcomes(removed=world.removals.records, keys=shape.keys, sights=Sights(shape))
         asked = any(name.startswith("asker") for name in plan.clients)
         self._topics = ChangingTopics(world, is_fed=given.groups is not None, asked=asked)
         stage = Stage(world, partial(Process, world), outcomes, given.load)

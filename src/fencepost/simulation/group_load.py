@@ -14,6 +14,7 @@ from fencepost.client.errors import ClientError, CommitFailedError, FencedInstan
 from fencepost.client.records import ConsumerRecord
 from fencepost.simulation.group_notes import Begun, GroupNotes, Membership, Owned, Processed, Read, Stored
 from fencepost.simulation.processes import Process
+from fencepost.simulation.sights import Sights
 from fencepost.simulation.waiting import all_of
 from fencepost.simulation.world import ADDRESS, World
 
@@ -70,6 +71,8 @@ class Scene(NamedTuple):
     """Nothing goes wrong any more: whoever lives, lives on."""
     over: asyncio.Event
     """Everybody goes."""
+    sights: Sights
+    """What everybody was shown."""
     vacant: list[str]
     """Places whose members end when it is calm, and nobody comes after them: the others take over what they had."""
 
@@ -151,6 +154,7 @@ class Member:
         at = TopicPartition(record.topic, record.partition)
         owned = at in self.consumer.assignment() and at not in self._paused
         place = incarnation(record, value)
+        self._scene.sights.note(record, place)
         self._scene.notes.processed.append(
             Processed(
                 self._scene.now,
@@ -370,7 +374,9 @@ async def read(scene: Scene, name: str, topics: Sequence[str], isolation_level: 
         while not scene.over.is_set():
             for record in await timed(scene, process, "poll", consumer.poll(200)):
                 value = (record.value or b"").decode()
-                scene.notes.read.append(Read(name, incarnation(record, value), record.offset, value))
+                place = incarnation(record, value)
+                scene.sights.note(record, place)
+                scene.notes.read.append(Read(name, place, record.offset, value))
                 scene.world.note(f"{name} reads {record.topic}-{record.partition} {record.offset} {value}")
         await timed(scene, process, "close", consumer.close())
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from fencepost.client import Admin, Consumer, TopicPartition
 from fencepost.client.errors import ClientError
+from fencepost.simulation.sights import Sights
 from fencepost.simulation.surroundings import ClientProcess, Surroundings
 
 COMMITTED: Final = "read_committed"
@@ -44,11 +45,11 @@ async def unfinished(world: Surroundings) -> list[str]:
             await asyncio.sleep(1)
 
 
-async def read_all(world: Surroundings, isolation: str = COMMITTED) -> Part:
+async def read_all(world: Surroundings, isolation: str = COMMITTED, sights: Sights | None = None) -> Part:
     """What a consumer is shown from the start to the end of every partition.
 
-    The last producers may have died with a transaction open, so there must be time for its time-out.  Raises
-    AssertionError if it does not get to the end: a transaction hangs.
+    The last producers may have died with a transaction open, so there must be time for its time-out.  `sights`: takes
+    note of all that is shown.  Raises AssertionError if it does not get to the end: a transaction hangs.
     """
     cluster, runtime = world.cluster, world.runtime("reader")
     shown: Part = {at: [] for at in cluster.places}
@@ -63,6 +64,8 @@ async def read_all(world: Surroundings, isolation: str = COMMITTED) -> Part:
             for record in await consumer.poll(100):
                 value = (record.value or b"").decode()
                 shown[TopicPartition(record.topic, record.partition)].append(value)
+                if sights is not None:
+                    sights.note(record)
                 world.note(f"read {record.topic}-{record.partition} {record.offset} {value}")
     return shown
 
@@ -72,6 +75,7 @@ async def read_meanwhile(
     passes: list[Part],
     stop: asyncio.Event,
     impatience_ms: int,
+    sights: Sights,
     isolation: str = COMMITTED,
 ) -> None:
     """What consumers are shown while everything goes on, each from the start of every partition."""
@@ -95,5 +99,6 @@ async def read_meanwhile(
                 while world.loop.time() < until and not stop.is_set():
                     for record in await consumer.poll(20):
                         shown[TopicPartition(record.topic, record.partition)].append((record.value or b"").decode())
+                        sights.note(record)
         except ClientError as error:
             world.note(f"{name} begins anew: {type(error).__name__}")

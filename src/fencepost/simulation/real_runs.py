@@ -23,6 +23,7 @@ from fencepost.simulation.cast import Stage, Window
 from fencepost.simulation.inhabitants.producers import Producers
 from fencepost.simulation.real_world import RealProcess, RealWorld
 from fencepost.simulation.script import RequestFault, drawn_shares
+from fencepost.simulation.sights import Sights
 from fencepost.simulation.surroundings import TOPICS, Cluster
 from fencepost.simulation.workload import Load, Outcomes
 
@@ -137,7 +138,7 @@ async def work_on(plan: RealPlan, outside: Runtime, bootstrap_servers: str, tell
     topics = {prefix + topic: count for topic, count in TOPICS.items()}
     cluster = Cluster(found.host, found.port, topics, prefix)
     world = RealWorld(outside, cluster, plan.seed, plan.request_faults, _patience(plan.load), tell)
-    stage = Stage(world, partial(RealProcess, world), Outcomes(), plan.load)
+    stage = Stage(world, partial(RealProcess, world), Outcomes(sights=Sights(plan.load.shape)), plan.load)
     kinds = {kind: count for kind, count in plan.clients.items() if found.brokers == 1 or kind not in _RAW}
     names = [f"{kind}-{n}" for kind, count in kinds.items() for n in range(count)]
     world.note(f"brokers: {found.brokers}, {_FEATURE} {found.level}; {', '.join(names)} write to {', '.join(topics)}")

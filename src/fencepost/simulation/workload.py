@@ -19,6 +19,7 @@ from fencepost.client.errors import (
 )
 from fencepost.simulation.record_shapes import Shape
 from fencepost.simulation.script import End, Transaction, Write
+from fencepost.simulation.sights import Sights
 from fencepost.simulation.surroundings import ClientProcess, Surroundings
 from fencepost.simulation.waiting import all_of
 
@@ -76,6 +77,8 @@ class Outcomes:
     """Records that somebody deleted, or retention took: topic, partition, value."""
     keys: int = 0
     """How many keys each producer has, where the topics are compacted; 0 where they are not."""
+    sights: Sights = field(default_factory=Sights, compare=False)
+    """What readers were shown."""
 
 
 async def send(producer: Producer, sent: Sent, shape: Shape) -> asyncio.Future[RecordMetadata]:

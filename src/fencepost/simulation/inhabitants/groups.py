@@ -74,7 +74,7 @@ class Groups:
         self.truth = Truth({}, {}, {})
         """What is in the log, when all is over."""
         vacant = [f"{group.name}-{group.seats - 1}" for group in self._groups if world.random.random() < 0.5]
-        self._scene = Scene(world, self.notes, asyncio.Event(), asyncio.Event(), vacant)
+        self._scene = Scene(world, self.notes, asyncio.Event(), asyncio.Event(), outcomes.sights, vacant)
         self._members: list[asyncio.Future[None]] = []
         self._settled = self._is_over = math.inf
         """When everything had been calm for a while, and when everybody was told to go."""

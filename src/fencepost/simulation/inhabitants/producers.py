@@ -10,6 +10,7 @@ from typing import Final
 from fencepost.client.errors import UnsupportedByBrokerError
 from fencepost.simulation.cast import Stage, Window, begin, kind
 from fencepost.simulation.checkers.transactions import check, check_part, check_uncommitted
+from fencepost.simulation.checkers.transactions.changed import changed
 from fencepost.simulation.checkers.transactions.differing import differing
 from fencepost.simulation.checkers.transactions.lost import lost
 from fencepost.simulation.checkers.transactions.misplaced import misplaced
@@ -86,7 +87,7 @@ class Producers:
 
     async def judge(self) -> list[str]:
         world, outcomes = self._stage.world, self._stage.outcomes
-        shown = await read_all(world)
+        shown = await read_all(world, sights=outcomes.sights)
         faults = check(outcomes, shown)
         early_is_right = world.clock_jumped_over_a_start
         faults += [told for told in surprised(outcomes) if not (early_is_right and told.endswith(EARLY))]
@@ -99,13 +100,14 @@ class Producers:
         passes = self._stage.passes
         faults += [fault for part in passes for fault in check_part(outcomes, part)]
         faults += differing(outcomes, [*passes, shown])
-        return faults + await self._judge_uncommitted()
+        faults += await self._judge_uncommitted()
+        return faults + changed(outcomes.sights)
 
     async def _judge_uncommitted(self) -> list[str]:
         """What those were shown who read whatever there is, and are shown now."""
         parts, outcomes = self._stage.uncommitted, self._stage.outcomes
         if not parts:
             return []
-        parts = [*parts, await read_all(self._stage.world, UNCOMMITTED)]
+        parts = [*parts, await read_all(self._stage.world, UNCOMMITTED, outcomes.sights)]
         faults = [fault for part in parts for fault in check_uncommitted(outcomes, part)]
         return faults + lost(outcomes, parts[-1]) + differing(outcomes, parts)

@@ -1,0 +1,10 @@
+"""A record is shown as it was sent, and to every reader alike: key, headers and timestamp too."""
+
+from __future__ import annotations
+
+from fencepost.simulation.sights import Sights
+
+
+def changed(sights: Sights) -> list[str]:
+    """A record is shown as it was sent, and to every reader alike: key, headers and timestamp too."""
+    return list(dict.fromkeys(sights.changed))
