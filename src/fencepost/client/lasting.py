@@ -36,5 +36,13 @@ class Lasting:
     def cancel(self) -> None:
         """End the work: nobody wants it any more."""
         task, self._task = self._task, None
-        if task is not None and not task.cancel() and not task.cancelled():
-            task.exception()  # nobody else asks for it
+        if task is not None and task.cancel():
+            # It may end with an error all the same, as of a connection that ends too.
+            task.add_done_callback(_nobody_asks)
+        elif task is not None:
+            _nobody_asks(task)
+
+
+def _nobody_asks(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,79 @@
+"""Work that outlives whoever waits for it, and what is said of how it ended where nobody waits any more."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from fencepost.client.errors import ClosedError
+from fencepost.client.lasting import Lasting
+
+
+async def _ends_well() -> None:
+    await asyncio.sleep(0.001)
+
+
+async def _fails() -> None:
+    await asyncio.sleep(0.001)
+    raise ClosedError("it is closed")
+
+
+async def _fails_for_being_cancelled() -> None:
+    """As whoever waits for a connection that is closed meanwhile."""
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        raise ClosedError("it is closed") from None
+
+
+async def _is_cancelled() -> None:
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("work", [_ends_well, _fails, _fails_for_being_cancelled, _is_cancelled])
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_how_work_ends_that_nobody_wants_any_more_is_nobodys_error(
+    work: Callable[[], Coroutine[Any, Any, None]], has_ended: bool
+) -> None:
+    """asyncio would log that its exception was never retrieved, whenever it is collected."""
+    told: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        lasting = Lasting(work)
+        assert not await lasting.done_within(0)
+        if has_ended:
+            await asyncio.sleep(0.01)
+        lasting.cancel()
+        assert not lasting.is_under_way
+        await asyncio.sleep(0.01)
+        gc.collect()
+
+    asyncio.run(main())
+    assert told == []
+
+
+def test_who_waits_is_told_how_it_ended_and_the_next_one_begins_it_anew() -> None:
+    begun: list[int] = []
+
+    async def work() -> None:
+        begun.append(len(begun))
+        await asyncio.sleep(0.01)
+        if len(begun) == 1:
+            raise ClosedError("it is closed")
+
+    async def main() -> None:
+        lasting = Lasting(work)
+        assert not await lasting.done_within(0)
+        assert lasting.is_under_way
+        with pytest.raises(ClosedError):
+            await lasting.done_within(None)
+        assert await lasting.done_within(None)
+        assert not lasting.is_under_way
+
+    asyncio.run(main())
+    assert begun == [0, 1]
