@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 
+from fencepost.log.producer_state import WINDOW
+from fencepost.simulation import plans
 from fencepost.simulation.cast import Window
 from fencepost.simulation.drawn_runs import carry_out
 from fencepost.simulation.plans import Circumstances, Plan
@@ -38,6 +40,16 @@ def test_it_is_as_before_after_an_error_too() -> None:
 def test_each_of_its_numbers_is_drawn() -> None:
     drawn = {(what, number) for seed in range(200) for what, number in draw(Random(seed)).items()}
     assert drawn == {(what, number) for what, limit in LIMITS.items() for number in limit.drawn_from}
+
+
+def test_there_are_sequences_enough_to_tell_a_batch_from_those_that_are_remembered() -> None:
+    """Of a producer whose sequences go on over all that it sends; else what was acknowledged is rightly not there."""
+    drawn = [plans.draw(seed) for seed in range(2000)]
+    goes_on = [each for each in drawn if each.idempotent and each.load.batch_bytes > 1000]
+    for each in goes_on:
+        assert each.limits.get("largest sequence", 10**9) >= WINDOW * each.load.most_records
+    assert {each.limits.get("largest sequence") for each in goes_on} == {None, 31, 63, 255}
+    assert carry_out(plans.plan_of(219, 3)).faults == []
 
 
 def test_every_log_has_the_settings_of_the_run() -> None:

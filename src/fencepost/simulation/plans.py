@@ -26,6 +26,9 @@ from fencepost.simulation.troubles import ENDS, HOUR_MS, Trouble
 from fencepost.simulation.workload import Load
 
 _ANY_TIME: Final = 2**63 - 1
+_SEQUENCES: Final = "largest sequence"
+_FEW_RECORDS: Final = 100
+"""Bytes of batches that have one record or two."""
 _MIN_SESSION: Final = "group.min.session.timeout.ms"
 _SOON_MS: Final = 1500
 #: Of a request that is late, or comes when its sender has gone on.
@@ -144,10 +147,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
     limits = small_limits.draw(chance)
     if is_late:
         # What is late would come when its sequences are in use again.
-        limits.pop("largest sequence", None)
-    if with_groups and limits.get("largest sequence", _ANY_TIME) < WINDOW * POLLED[-1]:
-        # A batch would be taken for one that the broker remembers (seed 2090).
-        limits["largest sequence"] = small_limits.LIMITS["largest sequence"].drawn_from[-1]
+        limits.pop(_SEQUENCES, None)
     skew = chance.choice((0, 0, 50, 3000, HOUR_MS))
     settings = _settings(chance, drawn, skew, applications=with_applications) | _few_fetch_sessions(seed)
     # Their records have the time when they were made, which a clock set back would have refused.
@@ -177,7 +177,21 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         call_faults=call_faults,
         largest_skew_ms=skew,
     )
+    given = given._replace(limits=_told_apart(given))
     return given if with_groups else _shaped(given, Random(f"{seed}/records"), log["segment_bytes"])
+
+
+def _told_apart(given: Circumstances) -> Mapping[str, int]:
+    """The limits, with so many sequences that no batch is taken for one of those that the broker remembers.
+
+    Seeds 219 and 2090.  With transaction.version 2 sequences begin anew in every transaction.
+    """
+    goes_on = given.idempotent or given.level < 2 or Trouble.LEVEL_CHANGES in given.troubles
+    most = given.load.most_records if goes_on and given.load.batch_bytes > _FEW_RECORDS else 0
+    most = max(most, POLLED[-1] if given.groups is not None else 0)
+    if given.limits.get(_SEQUENCES, _ANY_TIME) >= WINDOW * most:
+        return given.limits
+    return {**given.limits, _SEQUENCES: small_limits.LIMITS[_SEQUENCES].drawn_from[-1]}
 
 
 def _shaped(given: Circumstances, chance: Random, segment_bytes: int) -> Circumstances:
