@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.client import Admin, Producer
 from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Offset
 from fencepost.simulation.checkers.sequences import Sequences
+from fencepost.simulation.durable_answers import WatchedStorage
+from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.small_limits import lowered
+from fencepost.simulation.world import ADDRESS, World
 
 MARKER = -2
 
@@ -74,3 +78,48 @@ def test_a_topic_made_anew_knows_of_nothing(first: BatchHeader) -> None:
 
 def test_what_coordinators_write_has_no_order() -> None:
     assert wrong(written(0, 0), written(0, 0), topic="__consumer_offsets") == []
+
+
+def test_what_stands_in_the_log_since_before_is_gone_on_with() -> None:
+    """Compaction may have taken records of it, and whole batches: it is no gap that they are not there."""
+    left = written(0, 4, 3)._replace(record_count=1)
+    for batches, following, epoch in (
+        ([written(0, 0), left], 7, 0),
+        ([left, written(0, MARKER)], 7, 0),
+        ([left, written(1, MARKER)], 0, 1),
+        ([written(3, 9)], 10, 3),
+    ):
+        for sequence, is_well in ((following, True), (following + 1, False), (99, False)):
+            sequences = Sequences()
+            for each in batches:
+                sequences.learn("t", 0, each)
+            assert (sequences.add("t", 0, written(epoch, sequence)) is None) == is_well
+            assert "under epoch -1 after" in (sequences.add("t", 0, written(-1, 0)) or "")
+
+
+def test_a_node_that_starts_again_is_known_by_what_it_finds() -> None:
+    """A batch of before for the second time, and a transaction that was open, are seen in the next life, too."""
+
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        await world.start()
+        async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            await admin.create_topic("t")
+        async with Producer(ADDRESS, transactional_id="id", runtime=world.runtime("producer")) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            for _ in range(2):
+                await (await producer.send("t", b"x"))
+            await world.stop()
+            await world.start()
+            storage = world.storage
+            assert isinstance(storage, WatchedStorage)
+            partition = storage.partition("t", 0)
+            assert partition is not None
+            first, _ = next(partition.scan(0))
+            assert "writes sequence 0" in (storage._sequences.add("t", 0, first._replace(base_offset=Offset(2))) or "")
+            assert "open from 0" in (storage._stable.tell(("t", 0), 1, 0) or "")
+            await producer.abandon()
+        await world.stop()
+
+    run(main)

@@ -36,6 +36,7 @@ from fencepost.simulation.checkers.producer_ids import Handed, ProducerIds, hand
 from fencepost.simulation.checkers.removals import Removals
 from fencepost.simulation.checkers.sequences import Sequences
 from fencepost.simulation.checkers.stable_offsets import StableOffsets
+from fencepost.simulation.known_before import learn
 from fencepost.simulation.network import SimulatedTransport
 from fencepost.spark.progress import PARTITION as PROGRESS
 
@@ -278,6 +279,10 @@ class WatchedStorage(Storage):
         self._stable = StableOffsets()
         self._fields = log
         self._real_disk = disk
+
+    def start(self) -> None:
+        super().start()
+        learn(self.partitions(), self._real_disk, self._sequences, self._stable)
 
     def create_partition(
         self, topic: str, topic_id: UUID, index: int, settings: LogSettings | None = None, *rest: Any, **options: Any

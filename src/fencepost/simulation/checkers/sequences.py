@@ -25,7 +25,7 @@ class _Place(NamedTuple):
 
 
 class Sequences:
-    """Every partition of one life of a node; what came before it is not known."""
+    """Every partition of one life of a node.  What came before it is known as far as it is in the log: `learn`."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, int, int], _Place] = {}
@@ -53,6 +53,17 @@ class Sequences:
             return None
         who = f"producer {header.producer_id}, epoch {epoch}"
         return f"{who}, writes sequence {first} to {topic}-{index}, {expected} is next"
+
+    def learn(self, topic: str, index: int, header: BatchHeader) -> None:
+        """A batch stands in the log since before; compaction may have taken others, and some of its records."""
+        if topic in _INTERNAL or header.producer_id < 0:
+            return
+        key, known = (topic, index, header.producer_id), self._places.get((topic, index, header.producer_id))
+        if not header.is_control and header.base_sequence >= 0:
+            count = header.last_offset - header.base_offset + 1
+            self._places[key] = _Place(header.producer_epoch, _after(header.base_sequence, count))
+        elif known is None or known.epoch != header.producer_epoch:
+            self._places[key] = _Place(header.producer_epoch, None if known is None else 0)
 
     def _forget(self, topic: str, index: int) -> None:
         """Another topic of that name."""

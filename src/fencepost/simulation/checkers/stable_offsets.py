@@ -12,7 +12,7 @@ At = tuple[str, int]
 
 
 class StableOffsets:
-    """Every partition of one life of a node; what was open before it is not known."""
+    """Every partition of one life of a node; what is open since before is to be added, too."""
 
     def __init__(self) -> None:
         self._open: dict[At, dict[int, int]] = {}
