@@ -172,9 +172,6 @@ class Groups:
             faults += transformed(truth, tuple(TOPICS), output)
             faults += transformed_out_of_order(truth, output)
         for group in self._groups:
-            if not group.auto_commit:
-                places = {
-                    topic: {**TOPICS, **self._topics.partitions}[topic] for topic in group.topics if topic != REBORN
-                }
-                faults += misplaced(truth, self._positions(group.name, places), group.name)
+            places = {topic: {**TOPICS, **self._topics.partitions}[topic] for topic in group.topics if topic != REBORN}
+            faults += misplaced(truth, self._positions(group.name, places), group.name)
         return faults
