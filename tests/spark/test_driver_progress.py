@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from fencepost.client import Admin, ConfigChange, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClosedError, TimedOutError
 from fencepost.client.fetch_requests import fetch_partition
+from fencepost.client.sender import Sender
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS
@@ -294,3 +297,18 @@ def test_a_batch_that_failed_is_not_taken_for_the_one_that_was_committed_before_
         assert await bench.progress() == batch(7, 9)._replace(earlier_runs=expected)
 
     in_world(test, level)
+
+
+def test_a_driver_of_many_batches_holds_no_more_than_one_of_few() -> None:
+    """A stream may run for months."""
+
+    async def test(bench: Bench) -> None:
+        driver, held = bench.driver(), list[int]()
+        for number in range(6):
+            assert await driver.write(batch(number), 2, False, Tasks(bench, b"row"))
+            await asyncio.sleep(1)
+            gc.collect()
+            held.append(len([each for each in gc.get_objects() if isinstance(each, Sender)]))
+        assert held[-1] == held[1]
+
+    in_world(test)

@@ -158,6 +158,40 @@ def test_few_rows_of_many_tasks_become_one_batch_of_their_partition() -> None:
     assert [each.value for each in recording.written[TopicPartition("one", 0)]] == [row.value for row in rows]
 
 
+def test_what_is_put_together_keeps_the_time_and_the_headers_of_each_row() -> None:
+    first = datetime.fromtimestamp(1_000_000, UTC)
+    rows = [
+        Row("one", None, None, b"%d" % n, first + timedelta(milliseconds=n), [{"key": "n", "value": b"%d" % n}])
+        for n in range(9)
+    ]
+    names = ["key", "value", "timestamp", "headers"]
+    shuffled = [
+        batch for place in (0, 3, 6) for batch in Encoder("one", COUNTS)(iter([arrow(rows[place : place + 3], names)]))
+    ]
+    plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {}, COUNTS)
+    recording = Recording(Compression.NONE)
+    asyncio.run(_send(cast(Attempt, recording), plan, iter(shuffled)))
+    assert len(recording.sizes) == 1
+    told = [(each.timestamp, each.headers) for each in recording.written[TopicPartition("one", 0)]]
+    assert told == [(10**9 + n, (("n", b"%d" % n),)) for n in range(9)]
+
+
+def test_of_batches_that_are_not_full_a_task_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many targets it has: a little for each of thousands is much."""
+    monkeypatch.setattr(encoding, "_UNFINISHED", 10_000)
+    counts, given_on = {"wide": 1000}, list[int]()
+
+    def pieces() -> Iterator[pa.RecordBatch]:
+        for n in range(100):
+            assert 1000 * n - sum(given_on) < 15_000
+            cells = [{"partition": n, "key": None, "value": b"v" * 1000}]
+            yield pa.RecordBatch.from_pylist(cells, schema=pa.schema([(name, ARROW[name]) for name in cells[0]]))
+
+    for batch in Encoder("wide", counts)(pieces()):
+        given_on += [len(each) for each in batch.column("batch").to_pylist()]
+    assert sum(given_on) > 100_000
+
+
 def test_a_task_keeps_little_however_many_partitions_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fencepost.spark.tasks._WAITING", 100_000)
     counts, given = {"wide": 200}, list[int]()

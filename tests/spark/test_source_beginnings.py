@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -217,3 +218,19 @@ def test_a_group_that_takes_no_position_disturbs_nobody(broker: Broker) -> None:
         engine.drain()
         assert sorted(engine.rows, key=lambda row: row[:2]) == topic.shown()
         assert sum(group_of(topic, "taken").values()) == 0 < sum(Positions.decode(engine.offsets).offsets.values())
+
+
+def test_a_reader_that_has_asked_the_cluster_goes_to_another_process_and_plans_there_as_here(broker: Broker) -> None:
+    """Spark sends it on as bytes; its connections and their thread are of the process in which they were made."""
+    with ExitStack() as stack:
+        topic = Topic(broker, "sent-on", random.Random("sent on"), stack)
+        topic.write(5)
+        reader = StreamReader(parse(topic.options(startingOffsets="earliest"), streaming=True), SCHEMA)
+        stack.callback(reader.stop)
+        start = reader.initialOffset()
+        copy = pickle.loads(pickle.dumps(reader))
+        stack.callback(copy.stop)
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert copy.latestOffset(start, ReadAllAvailable()) == end
+        planned = [rows_of(each, each.partitions(start, end), topic.name) for each in (reader, copy)]
+        assert planned[0] == planned[1] == topic.shown()

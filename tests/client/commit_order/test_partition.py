@@ -232,3 +232,16 @@ def test_a_batch_that_was_looked_at_before_is_not_gone_back_to() -> None:
     assert order.more() == [] and order.fetch_offset == 5
     assert order.position() == Position(5, 5)
     reader.end()
+
+
+def test_a_transaction_that_is_being_delivered_is_not_told_to_be_open() -> None:
+    """Its end has been read: whoever looks for one that has none would be misled."""
+    reader = Reader(build([("data", 1, 3), ("data", 2, 1), ("commit", 1, 0)]), BEGINNING, 10**6, 10**6, iter(()))
+    partition = reader.followed.in_commit_order
+    assert partition is not None
+    assert reader.take(1) == [0]
+    for _ in range(2):
+        assert [each.producer_id for each in partition.open_transactions(0)] == [2]
+        reader.take(1)
+    assert [each.producer_id for each in partition.open_transactions(0)] == [2]
+    reader.end()

@@ -119,20 +119,6 @@ def test_a_topic_that_is_wanted_later_and_is_not_there_is_made_where_the_broker_
     play(scenario)
 
 
-def test_what_fits_a_pattern_of_the_broker_is_read_as_soon_as_it_is_given() -> None:
-    """Nobody but the broker knows what fits: all topics are asked for to find the names of the ids."""
-
-    async def scenario(group: Coordinator) -> None:
-        group.nodes.leaders |= {TopicPartition("u", 0): 0}
-        group.target = lambda _: [TopicPartition("u", 0)]
-        async with group.member() as reader:
-            reader.subscribe(pattern=SubscriptionPattern("u"))
-            await until(reader, lambda: reader.assignment() == [TopicPartition("u", 0)])
-            assert group.nodes.loop.time() < 1
-
-    play(scenario)
-
-
 def test_a_pattern_is_told_to_no_broker_that_has_no_room_for_it() -> None:
     """It would be left out, and nothing be read, without a word."""
 
