@@ -345,20 +345,3 @@ def test_what_was_taken_before_the_end_is_written(broker: Broker, at_once: list[
         assert not worker.is_alive() and worker.error is None
         assert [sent.result().offset for _, sent in worker.taken] == [number for number, _ in worker.taken]
     assert written(broker, topic, len(at_once)) == [[b"%d" % number for number, _ in each.taken] for each in workers]
-
-
-def test_what_gives_many_records_works_in_the_thread_of_the_call_and_may_use_the_producer(broker: Broker) -> None:
-    """As a generator that sends others meanwhile; in the thread of the producer that would wait for itself."""
-    topic, threads = fresh(broker), set[int]()
-    with Producer(broker.bootstrap_servers) as writer:
-
-        def several(what: bytes) -> Iterator[bytes]:
-            for number in range(3):
-                threads.add(threading.get_ident())
-                writer.send_and_wait(topic, b"beside")
-                yield what + b"%d" % number
-
-        writer.send_many(topic, several(b"value"), keys=several(b"key")).result()
-    assert threads == {threading.get_ident()}
-    (found,) = written(broker, topic)
-    assert sorted(found) == [b"beside"] * 6 + [b"value%d" % number for number in range(3)]
