@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.simulation.mutants import OF_THE_TEST
 
 from fencepost.broker.leader.registrar import Answer, Question
 from fencepost.client.transactional_id import TransactionalId
@@ -60,6 +61,8 @@ def broken_promises(faults: dict[CallFault, float], call: Call, seeds: int = 6, 
     for seed in range(seeds):
         try:
             report = disturb(seed, Plan(faults, (call,), **how))
+        except OF_THE_TEST:
+            raise
         except Exception as error:
             return [f"{type(error).__name__}: {error}"]
         if report.faults:

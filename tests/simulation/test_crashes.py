@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.simulation.mutants import OF_THE_TEST
 
 from fencepost.log.storage import Storage
 from fencepost.simulation.crashes import Report, crash_again_and_again
@@ -74,6 +75,8 @@ def _first_faults(power_losses: float, crashes: int = 15, seeds: int = 10) -> li
     for seed in range(SEED, SEED + seeds):
         try:
             report: Report = crash_again_and_again(seed, crashes, power_losses=power_losses)
+        except OF_THE_TEST:
+            raise
         except Exception as error:
             return [f"the run ended with {type(error).__name__}: {error}"]
         if report.faults:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.simulation.mutants import OF_THE_TEST
 
 from fencepost.client.errors import ConnectionLostError
 from fencepost.client.transactional_id import TransactionalId
@@ -73,6 +74,8 @@ def broken_promises(fault: RequestFault, *apis: int, share: float = 0.1, **how: 
     for seed in range(8):
         try:
             report = disturb(seed, Plan(request_faults={fault: share}, apis=apis, **how))
+        except OF_THE_TEST:
+            raise
         except Exception as error:
             return [f"{type(error).__name__}: {error}"]
         if report.faults:
