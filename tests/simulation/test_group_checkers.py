@@ -108,6 +108,19 @@ def test_forgotten() -> None:
     assert len(forgotten(GroupNotes(stored=known, begun=[Begun("q", LATER, A, 2)]))) == 1
 
 
+def test_forgotten_where_requests_are_late() -> None:
+    """A commit may be carried out after the next one, and none of them is in front of where it was begun."""
+    begun, known = [Begun("p", ONE, A, 1)], [stored(3), stored(5)]
+
+    def faults(*offsets: int) -> list[str]:
+        again = [Begun("q", LATER, A, offset) for offset in offsets]
+        return forgotten(GroupNotes(stored=known, begun=[*begun, *again]), requests_are_late=True)
+
+    assert faults(5, 3, 1) == []
+    assert len(faults(0)) == 1
+    assert forgotten(GroupNotes(stored=known, begun=[Begun("q", LATER, A, 0)]), requests_are_late=True) == []
+
+
 def test_restless() -> None:
     assert restless([Owned(1, ONE, (A,))], 2) == []
     assert len(restless([Owned(3, ONE, (A,))], 2)) == 1

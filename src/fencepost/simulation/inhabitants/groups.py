@@ -163,8 +163,7 @@ class Groups:
         for checker in (not_owned, outdated, went_back, replaced, reads_out_of_order):
             faults += checker(notes)
         faults += restless([each for each in notes.owned if each.time <= self._is_over], self._settled)
-        if not self._plan.requests_are_late:
-            faults += forgotten(notes)
+        faults += forgotten(notes, requests_are_late=self._plan.requests_are_late)
         faults += out_of_order(in_place) + ahead(notes, truth) + unreal(notes, truth, READERS)
         fed = [self._topics.named(topic) for topic in self._topics.partitions]
         faults += unkept(truth, (each for each in self._topics.acknowledged if each[0] in fed)) + doubled(truth, fed)
