@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.coordinator.transaction.transaction_doubles import A, World, pair_of
 
@@ -52,6 +54,27 @@ def test_a_time_out_that_cannot_be_written_is_tried_again(world: World) -> None:
     assert world.coordinator.describe("t").producer_epoch == 1, "bumped once (KAFKA-9666)"
 
 
+def test_an_error_in_one_time_out_ends_neither_the_others_nor_itself(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An alarm rings once: what was not carried out would hold the last stable offset for ever."""
+    for name in "tuv":
+        world.add(pair_of(world.init(name, timeout_ms=1000)), transactional_id=name)
+    abort, failures = world.coordinator._abort_open, ["t", "u"]
+
+    def fail_once(entry: Any, *rest: Any) -> None:
+        if entry.transaction.transactional_id in failures:
+            failures.remove(entry.transaction.transactional_id)
+            raise OSError("the disk does not answer")
+        abort(entry, *rest)
+
+    monkeypatch.setattr(world.coordinator, "_abort_open", fail_once)
+    world.tick(world.clock.advance(1001))
+    assert [world.coordinator.describe(name).state for name in "tuv"] == ["Ongoing", "Ongoing", "CompleteAbort"]
+    world.tick(world.clock.advance(1000))
+    assert [world.coordinator.describe(name).state for name in "tuv"] == ["CompleteAbort"] * 3
+
+
 @pytest.mark.promise("588.remembered")
 def test_the_time_out_survives_a_fail_over(world: World) -> None:
     pair = pair_of(world.init(timeout_ms=1000))
@@ -90,6 +113,17 @@ def test_expired_ids_are_forgotten(world: World) -> None:
     world.fail_over()
     assert sorted(each.transactional_id for each in world.coordinator.list().transactions) == ["open", "young"]
     assert world.add((1001, 0), transactional_id="open-2pc") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_ids_expire_all_the_same_after_the_clock_was_set_back(world: World) -> None:
+    """Else they would stay until it shows again what it showed then."""
+    week = world.settings.id_expiration_ms
+    world.tick(world.clock.advance(week))
+    world.clock.advance(-10 * week)
+    pair_of(world.init())
+    for left in ("Empty", ""):
+        world.tick(world.clock.advance(week - 1 if left else 1 + world.settings.expiry_interval_ms))
+        assert world.state() == left
 
 
 def test_expiry_that_cannot_be_written_forgets_nothing(world: World) -> None:
