@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.drawn_runs import carry_out
 from fencepost.simulation.plans import Circumstances, Plan
 from fencepost.simulation.unexpected import caught
+from fencepost.simulation.world import World
 
 DESCRIBE_GROUPS = 15
 PLAN = Plan(1, 0.5, Circumstances(), {"asker-0": Window(), "single-0": Window()})
@@ -44,6 +46,25 @@ def test_a_callback_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(Storage, "when_durable", failing)
     assert any("nobody expected LookupError: nobody waits" in fault for fault in carry_out(PLAN).faults)
+
+
+def test_an_error_that_nobody_asked_for_is_one_of_the_run_in_which_it_was() -> None:
+    """asyncio tells of it when its task is collected, which may be in a later run of the process, or never."""
+
+    async def fails() -> None:
+        raise LookupError("nobody asked")
+
+    def begin(world: World) -> None:
+        kept: list[Any] = []
+        kept += (kept, world.loop.create_task(fails()))
+
+    gc.disable()
+    try:
+        told = carry_out(PLAN, begin).faults
+        assert any("nobody expected LookupError: nobody asked" in fault for fault in told)
+        assert carry_out(PLAN).faults == []
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

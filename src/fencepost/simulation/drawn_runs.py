@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -75,6 +76,7 @@ def carry_out(plan: Plan, watch: Callable[[World], object] | None = None) -> Rep
     try:
         with small_limits.lowered(plan.circumstances.limits), reach.counted() as reached, caught() as unexpected:
             run(whole, ProcessLoop)
+            gc.collect()  # an error that nobody asked for is told of now, and not in a later run
     except Exception as error:
         faults = [f"the run ended with {type(error).__name__}: {error}"]
     life = lives[0]
