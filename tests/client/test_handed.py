@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transaction_loop import Handed
+from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import Offset, TopicPartition
 
 #: Of each poll whether its records were taken in, and their partitions and offsets.
@@ -23,7 +24,7 @@ def test_what_is_put_back_begins_with_the_first_record_of_each_partition(
     polls: list[tuple[bool, list[tuple[int, int]]]],
 ) -> None:
     """Of all that was taken in, and of what came of other partitions, or in front of it, and was not."""
-    reader: Any = SimpleNamespace(group_metadata=lambda: None, position=lambda at: at.partition)
+    reader: Any = SimpleNamespace(group_metadata=lambda: None, next_offsets=dict)
     handed = Handed(reader, [])
     expected: dict[TopicPartition, int] = {}
     for is_taken, found in polls:
@@ -51,7 +52,12 @@ def test_records_follow_only_where_all_that_was_handed_out_is_read_still(
             assert at in places, "of others nobody can be asked"
             return 1
 
-        return SimpleNamespace(group_metadata=lambda: generation, position=position, assignment=lambda: places)
+        return SimpleNamespace(
+            group_metadata=lambda: generation,
+            position=position,
+            next_offsets=lambda: {at: OffsetAndMetadata(1) for at in places},
+            assignment=lambda: places,
+        )
 
     records = [ConsumerRecord("t", number, Offset(0), 0, None, None, ()) for number in handed_out]
     handed = Handed(reader(1, handed_out), records)
