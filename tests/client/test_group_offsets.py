@@ -211,17 +211,3 @@ def test_positions_that_an_open_transaction_may_change_are_waited_for(has_epochs
     scene.requests.ask, scene.has_epochs = ask, has_epochs
     assert asyncio.run(scene.offsets.committed([FIRST])) == {FIRST: OffsetAndMetadata(7)}
     assert [request.require_stable for request in asked] == [True, True]
-
-
-@pytest.mark.parametrize("known", [(), ("t",), ("u",), ("t", "u")], ids="-".join)
-def test_topics_are_named_by_their_ids_only_where_all_of_them_are_known(known: tuple[str, ...]) -> None:
-    """One with an id of zero is told from none that there is, and its position would be passed over in silence."""
-    scene, most = Scene(), list[object]()
-
-    async def ask(request: Any, *given: Any, **how: Any) -> Any:
-        most.append(how["most"])
-        return await scene.ask(request, *given, **how)
-
-    scene.requests.ask = ask
-    asyncio.run(scene.offsets.commit(POSITIONS, {name: IDS[name] for name in known}))
-    assert most == [None if len(known) == len(IDS) else 9]
