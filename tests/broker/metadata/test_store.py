@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from fencepost.broker.metadata.store import (
     WatchedMetadataStore,
 )
 from fencepost.log.commit_log import StorageFailed
-from fencepost.log.disk import Withheld
+from fencepost.log.disk import LocalDisk, Withheld
 from fencepost.simulation.metadata import MemoryMetadataStore
 
 Open = Callable[[], MetadataStore]
@@ -238,6 +239,25 @@ def test_a_change_needs_no_new_file_and_the_removal_of_none(tmp_path: Path) -> N
     assert {path.name: path.stat().st_ino for path in tmp_path.iterdir()} == there
     assert (tmp_path / "metadata.sqlite-journal").stat().st_size == 0, "it undoes nothing"
     store.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_names_of_its_files_are_durable_before_anything_is_written(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite syncs the directory when it makes its journal, and passes over a failure of that."""
+    synced = list[set[str]]()
+
+    def sync(_: LocalDisk, directory: Path) -> None:
+        assert directory == tmp_path
+        synced.append({path.name for path in directory.iterdir()})
+        if fails:
+            raise OSError(errno.EIO, "the disk has failed")
+
+    monkeypatch.setattr(LocalDisk, "sync_directory", sync)
+    with pytest.raises(OSError, match="has failed") if fails else nullcontext():
+        SqliteMetadataStore(tmp_path / "metadata.sqlite").close()
+    assert synced == [{"metadata.sqlite", "metadata.sqlite-journal"}]
 
 
 def test_a_damaged_row_stops_no_change_of_others(tmp_path: Path) -> None:

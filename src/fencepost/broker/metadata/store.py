@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from crc32c import crc32c
 
 from fencepost.log.commit_log import StorageFailed
-from fencepost.log.disk import DiskFull, NoDescriptors, NothingLeft, Withheld, make_file
+from fencepost.log.disk import DiskFull, LocalDisk, NoDescriptors, NothingLeft, Withheld, make_file
 
 _START_WAITS_SECONDS: Final = 5.0
 """For another process that has locked the file, when it is opened."""
@@ -61,7 +61,10 @@ class SqliteMetadataStore:
     """
 
     def __init__(self, path: Path) -> None:
-        make_file(path)  # its journal gets the same mode
+        make_file(path)
+        make_file(path.with_name(f"{path.name}-journal"))
+        # SQLite syncs it too when it makes its journal, and passes over a failure of that.
+        LocalDisk().sync_directory(path.parent)
         self._path = path
         self._connection = sqlite3.connect(
             path, timeout=_START_WAITS_SECONDS, isolation_level=None, check_same_thread=False
