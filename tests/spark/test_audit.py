@@ -273,6 +273,16 @@ def test_an_audit_leaves_out_what_was_deleted(broker: Broker) -> None:
     assert [row["offset"] for row in rows] == [4, 5]
 
 
+def test_a_record_without_headers_has_null_in_an_audit_as_in_a_read(broker: Broker) -> None:
+    servers = broker.bootstrap_servers
+    with Admin(servers) as admin, Producer(servers) as producer:
+        admin.create_topic("some-headers", partitions=1)
+        for headers_sent in ([("h", b"1"), ("h", None)], []):
+            producer.send("some-headers", b"v", partition=0, headers=headers_sent).result()
+    rows = audited(servers, "some-headers", includeHeaders="true")
+    assert [row["headers"] for row in rows] == [[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None]
+
+
 @pytest.mark.parametrize("how", ["committed", "aborted"])
 def test_a_transaction_has_the_end_that_is_behind_the_range(
     broker: Broker, how: str, monkeypatch: pytest.MonkeyPatch
