@@ -13,8 +13,9 @@ has no checksum, what is answered is what was, or what the batches that are ther
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
-from itertools import count, islice
+from itertools import combinations, count, islice
 from random import Random
 
 import pytest
@@ -24,6 +25,7 @@ from tests.seeds import seeds
 
 from fencepost.log import commit_log
 from fencepost.log.damage import FileDamaged
+from fencepost.log.outcome import Refused
 from fencepost.protocol.batch import headers
 from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation
@@ -53,6 +55,7 @@ def test_what_an_older_version_left_without_checksums_is_not_believed(suffix: st
         check(case)
 
 
+COUNT = 8
 #: Byte of a batch -> bits of it: base offset and length.
 NOT_COVERED = {0: (0,), 3: (5,), 6: (0,), 7: (0, 1, 2, 3), 8: (0,), 10: (0,), 11: (0, 3, 7)}
 
@@ -72,6 +75,41 @@ def test_what_stands_around_a_batch_tells_of_the_fields_that_no_checksum_covers(
                 check(case)
             except (AssertionError, FileDamaged) as failure:
                 raise AssertionError(f"{case}: bit {bit} of byte {byte} of the batch at {begin}") from failure
+
+
+@pytest.mark.parametrize("was_read", [False, True])
+def test_no_record_is_passed_over_where_batches_are_cut_out_under_the_node(was_read: bool) -> None:
+    """What is behind them comes to stand where they were."""
+
+    async def main() -> None:
+        node = Node(FaultyDisk(Random(1)), index_interval_bytes=100)
+        for number in range(COUNT):
+            append(node.partition, batch(timestamp=START + number))
+        await node.settled()
+        path, disk = DIRECTORY / f"{0:020d}.log", node.disk
+        assert isinstance(disk, FaultyDisk)
+        data = disk.bytes_at(path)
+        begins = [at for at, _ in headers(data)] + [len(data)]
+        for first, following in combinations(range(COUNT + 1), 2):
+            if was_read:
+                assert all(offsets_from(node, offset) for offset in range(COUNT))
+            disk.overwrite(path, data[: begins[first]] + data[begins[following] :])
+            for offset in range(COUNT):
+                found = offsets_from(node, offset)
+                assert found == list(range(offset, offset + len(found))), (first, following, offset)
+                newer = node.partition.reader.offset_for_timestamp(START + offset, Isolation.READ_UNCOMMITTED, Pace())
+                with suppress(FileDamaged):
+                    there = finish(newer)
+                    assert there is not None and there.offset == offset
+            disk.overwrite(path, data)
+
+    run(main())
+
+
+def offsets_from(node: Node, offset: int) -> list[int]:
+    """Of the batches that a reader is given; none where it is refused."""
+    fetched = node.partition.read(offset, 100_000, Isolation.READ_UNCOMMITTED)
+    return [] if isinstance(fetched, Refused) else [header.base_offset for _, header in headers(fetched.records)]
 
 
 def test_the_newest_record_is_not_passed_over_where_its_offset_is_damaged() -> None:

@@ -133,6 +133,7 @@ class Reader:
         """
         segment, position, least = place
         taken, following, trusted, end = 0, offset, (0, offset), self._end_of(segment)
+        has_gap = False
         wrong: FileDamaged | None = None
         last: tuple[int, BatchHeader] | None = None
         while taken + HEADER_SIZE <= len(data):
@@ -147,6 +148,9 @@ class Reader:
                     raise segment.damaged(position, f"offset {offset} does not stand there")
                 if last_offset >= end:
                     raise self._beyond(segment, header, position + taken)
+                if header.base_offset > following and not has_gap:
+                    segment.check_length()
+                    has_gap = True
             except FileDamaged as damaged:
                 wrong = damaged
                 break

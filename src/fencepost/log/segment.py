@@ -35,13 +35,7 @@ class Segment:
     """
 
     def __init__(
-        self,
-        disk: Disk,
-        directory: Path,
-        base_offset: int,
-        number: int,
-        index_interval_bytes: int,
-        ending: str = "",
+        self, disk: Disk, directory: Path, base_offset: int, number: int, index_interval_bytes: int, ending: str = ""
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -161,9 +155,7 @@ class Segment:
             logger.error(
                 "%s has %d bytes and had %d: what is missing cannot be read, and what is too much is not; put back a "
                 "copy of it, with the node stopped",
-                self.path,
-                self.size,
-                sums.log_size,
+                *(self.path, self.size, sums.log_size),
             )
         self.size, self.next_offset = sums.log_size, sums.next_offset
         self.indexes.believe(sums)
@@ -239,6 +231,11 @@ class Segment:
             raise self.damaged(position + len(data), f"the file ends there, and had {self.size} bytes")
         return data
 
+    def check_length(self) -> None:
+        """Raises FileDamaged if the file has become shorter: what was before a gap may have been cut out of it."""
+        if (size := self.file.size()) < self.size:
+            raise self.damaged(size, f"the file ends there, and had {self.size} bytes")
+
     def damaged(self, position: int, wrong: str) -> FileDamaged:
         """What to raise."""
         return FileDamaged(
@@ -304,8 +301,10 @@ class Segment:
 
     def _check_gap(self, header: BatchHeader, following: int, chunk: Buffer, after: int, position: int) -> None:
         """Offsets are missing in front of a batch: compacted away, or its own are wrong, which the next one tells."""
-        if header.base_offset > following and after + HEADER_SIZE <= len(chunk):
-            self.header(chunk, after, position, header.last_offset + 1)
+        if header.base_offset > following:
+            self.check_length()
+            if after + HEADER_SIZE <= len(chunk):
+                self.header(chunk, after, position, header.last_offset + 1)
 
     def locate(self, offset: int) -> int | None:
         """Position of the first batch that ends at `offset` or after it; None if there is none here."""

@@ -97,7 +97,7 @@ def test_what_cannot_be_unfolded_stops_its_own_log_only(
         records = [(START, b"k", bytes(UNFOLDED_AT_ONCE // 5), ()) for _ in range(20)]
         unreadable = damaged(encode_batch(records, compression=Compression.GZIP))
         node = await written(
-            unreadable, cleanup_policy="delete", check_max_records=1
+            unreadable, cleanup_policy="delete", check_max_records=1, check_max_bytes=1
         )  # where nobody looks at so many records
         for name in ("t", "other"):
             node.of(name).settings = node.of(name).settings.with_(cleanup_policy="compact")

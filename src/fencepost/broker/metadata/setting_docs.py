@@ -31,7 +31,7 @@ MEANING: Final[dict[str, str]] = {
     "group.max.session.timeout.ms": "The longest session timeout that a member may ask for.",
     "group.max.size": "The most members of a group.",
     "group.min.session.timeout.ms": "The shortest session timeout that a member may ask for.",
-    "log.cleaner.backoff.ms": "How long the cleaner waits when it found nothing to do; 100 ms at least.",
+    "log.cleaner.backoff.ms": "How long the cleaner waits when it found nothing to do; 0 is 100 ms.",
     "log.cleaner.dedupe.buffer.size": "Memory for the newest offsets of keys in one pass of the cleaner.",
     "log.cleaner.delete.retention.ms": (
         "How long a tombstone, or a marker whose records are gone, stays in a compacted log."

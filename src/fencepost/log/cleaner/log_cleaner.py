@@ -33,8 +33,8 @@ logger = get_logger(__name__)
 #: Seconds until a pass that waits for a reader looks again.
 PATIENCE: Final = 0.05
 
-#: With log.cleaner.backoff.ms=0 it is looked ten times a second whether there is anything to clean.
-_LEAST_BACKOFF_MS: Final = 100
+#: With log.cleaner.backoff.ms=0, which is no pause, it is looked ten times a second.
+_UNNAMED_BACKOFF_MS: Final = 100
 
 #: Seconds until it is measured again how much waits to be cleaned.
 _MEASURED_FOR: Final = 0.25
@@ -206,7 +206,7 @@ class LogCleaner:
         if self._chosen:
             self._wait(0)
             return
-        interval = max(self._settings.backoff_ms, _LEAST_BACKOFF_MS)
+        interval = self._settings.backoff_ms or _UNNAMED_BACKOFF_MS
         self._wait((min(interval, self._settings.journal_interval_ms) if self._journals else interval) / 1000)
 
     def _survey(self) -> None:
