@@ -73,12 +73,15 @@ def carry_out(plan: Plan, watch: Callable[[World], object] | None = None) -> Rep
         await lives[0].whole()
 
     faults = []
+    gc.freeze()  # what was there before is not looked through again for it
     try:
         with small_limits.lowered(plan.circumstances.limits), reach.counted() as reached, caught() as unexpected:
             run(whole, ProcessLoop)
             gc.collect()  # an error that nobody asked for is told of now, and not in a later run
     except Exception as error:
         faults = [f"the run ended with {type(error).__name__}: {error}"]
+    finally:
+        gc.unfreeze()
     life = lives[0]
     world, faults = life.world, life.faults + faults + list(dict.fromkeys(unexpected))
     drawn = plan._replace(script=world.prompter.script)
