@@ -149,8 +149,7 @@ class Sink:
 
         An open transaction is aborted by whoever comes next.  Raises RuntimeError if that write itself calls it.
         """
-        self._refuse_itself("close")
-        with self._in_use, self._in_this_thread():
+        with self._alone("close"):
             opened, self._opened = self._opened, None
             if opened is not None:
                 opened.portal.call(opened.cluster.close())
@@ -190,8 +189,7 @@ class Sink:
         check_columns(rows, topic)
         batch = Progress.of(query_id, batch_id, source_offsets, source_starts)
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism
-        self._refuse_itself("write")
-        with self._in_use, self._in_this_thread():
+        with self._alone("write"):
             self._refuse_another_topic(query_id, batch_id, topic)
             opened = self._open()
             wrote = _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
@@ -201,21 +199,20 @@ class Sink:
             self._tell(report)
         return wrote
 
-    def _refuse_itself(self, call: str) -> None:
-        """Raises RuntimeError for a thread that would wait for its own write, and so for ever."""
-        if self._in_use.locked() and self._user == get_ident():
+    @contextmanager
+    def _alone(self, call: str) -> Iterator[None]:
+        """After what another thread does.  Raises RuntimeError for one that would wait for itself, and so for ever."""
+        if self._user == get_ident():
             raise RuntimeError(
                 f"{call}() was called in the midst of a write of this sink, as by watch or a handler of a signal, and "
                 "would wait for its end: call it after the write"
             )
-
-    @contextmanager
-    def _in_this_thread(self) -> Iterator[None]:
-        self._user = get_ident()
-        try:
-            yield
-        finally:
-            self._user = None
+        with self._in_use:
+            self._user = get_ident()
+            try:
+                yield
+            finally:
+                self._user = None
 
     def _tell(self, report: Report) -> None:
         """Hand the figures of a batch over, when the next write may already begin."""
