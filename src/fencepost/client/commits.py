@@ -146,8 +146,9 @@ class Commits:
 
     def _topic_ids(self, positions: Committed) -> dict[TopicPartition, uuid.UUID]:
         """The topics that they are of: where one was made anew they may be of two with the same name."""
-        read = {at: followed.topic_id for at, followed in self._fetcher.followed.items()}
-        named = {at.topic: read[at] for at in positions if at in read}
+        followed = self._fetcher.followed
+        read = {at: followed[at].topic_id for at in positions if at in followed}
+        named = {at.topic: topic_id for at, topic_id in read.items()}
         return {at: read.get(at, named[at.topic]) for at in positions if at.topic in named}
 
     async def _send_all(self, offsets: GroupOffsets) -> None:
