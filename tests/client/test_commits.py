@@ -43,6 +43,10 @@ class Offsets:
         self.stored.append(positions)
 
 
+def as_committed(position: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    return position if isinstance(position, OffsetAndMetadata) else OffsetAndMetadata(position)
+
+
 class Scene:
     """A consumer that stands at offset 7, and may still be working on what came from offset 5 on."""
 
@@ -50,8 +54,9 @@ class Scene:
         self.member = ConsumerGroupMetadata("g", 1)
         self.group = SimpleNamespace(fenced=None, requests=None, metadata=lambda: self.member)
         followed = {AT: SimpleNamespace(committed=lambda: OffsetAndMetadata(7), topic_id=None)}
-        fetcher = SimpleNamespace(followed=followed, before_work=lambda: {AT: 5}, settle=lambda: None, error=None)
-        places = SimpleNamespace(checked=lambda given: {at: OffsetAndMetadata(offset) for at, offset in given.items()})
+        self.fetcher = fetcher = SimpleNamespace(followed=followed, working={AT: 5}, settle=lambda: None, error=None)
+        fetcher.before_work = lambda: fetcher.working
+        places = SimpleNamespace(checked=lambda given: {at: as_committed(each) for at, each in given.items()})
         self.commits = Commits(cast(Any, self.group), cast(Any, fetcher), cast(Any, places), interval_ms)
         self.offsets = Offsets()
         self.commits._offsets = cast(Any, self.offsets)

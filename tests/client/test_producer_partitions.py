@@ -54,6 +54,24 @@ def test_a_producer_that_finds_no_broker_when_its_metadata_is_old_goes_on_when_t
     simulate(scenario)
 
 
+def test_metadata_that_could_not_be_had_when_it_was_old_is_not_waited_for_as_long_again() -> None:
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("writer")
+        async with Producer(ADDRESS, runtime=runtime, metadata_max_age_ms=100_000, request_timeout_ms=500) as writer:
+            await (await writer.send("t", b"v", partition=0))
+            await asyncio.sleep(98)
+            world.kill()
+            await asyncio.sleep(5)
+            await world.start()
+            async with Admin(ADDRESS, runtime=world.runtime("admin-2")) as admin:
+                await admin.create_partitions("t", 50)
+            await asyncio.sleep(10)
+            written = await (await writer.send("t", b"v", key=b"key"))
+            assert written.partition == partition_for_key(b"key", 50) > 1
+
+    simulate(scenario)
+
+
 def test_a_partition_that_was_added_meanwhile_can_be_written_to_at_once() -> None:
     async def scenario(world: World) -> None:
         async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:

@@ -11,7 +11,10 @@ from typing import Any, cast
 import pytest
 
 from fencepost.client.cluster import TopicView
+from fencepost.client.deadline import Deadline
+from fencepost.client.missing_topics import MissingTopics
 from fencepost.client.subscription import Subscription
+from fencepost.runtime import Runtime
 from fencepost.simulation.loop import VirtualLoop, run
 
 
@@ -24,15 +27,23 @@ class Topics:
         self.made: list[tuple[str, bool]] = []
         """Each that was looked up, and whether it might be made by that."""
 
-    def deadline(self, _: str) -> None:
-        return None
+        self.missing = MissingTopics("reader")
+
+    def deadline(self, what: str) -> Deadline:
+        return Deadline(Runtime.real(), 1000, what)
 
     def forget_topic(self, name: str) -> None:
         self.topics.pop(name, None)
 
+    async def refresh(self, topics: Sequence[str], create: bool = False) -> None:
+        for name in topics:
+            self.made.append((name, create))
+            self.topics.setdefault(name, TopicView(name, uuid.UUID(int=len(self.made)), {0: 1}))
+
     async def topic(self, name: str, _: object, create: bool = True) -> TopicView:
-        self.made.append((name, create))
-        return self.topics.setdefault(name, TopicView(name, uuid.UUID(int=len(self.made)), {0: 1}))
+        if name not in self.topics:
+            await self.refresh([name], create)
+        return self.topics[name]
 
 
 def subscription(topics: Topics, *names: str) -> Subscription:
@@ -83,7 +94,23 @@ def test_what_is_known_is_asked_for_again_whenever_it_is_old() -> None:
         asked: list[Sequence[str] | None] = []
         for _second in range(12):
             await asyncio.sleep(1)
-            found.views(["t"], asked.append)
+            found.views(["t"], [], asked.append)
         return len(asked)
 
     assert run(main) == 3
+
+
+@pytest.mark.parametrize("pattern", [None, re.compile("t")])
+def test_what_was_missed_is_asked_for_until_it_is_there(pattern: re.Pattern[str] | None) -> None:
+    async def main(_: VirtualLoop) -> list[Sequence[str] | None]:
+        topics = Topics("t")
+        found = subscription(topics, "t")
+        asked: list[Sequence[str] | None] = []
+        found.views(["t"], ["t"], asked.append)  # it is old, too
+        found.choose(["t"] if pattern is None else (), pattern)
+        found.views(["t"], ["t"], asked.append)
+        await topics.refresh(["t"])
+        found.views(["t"], ["t"], asked.append)
+        return asked[2:]
+
+    assert run(main) == ([["t"]] if pattern is None else [])

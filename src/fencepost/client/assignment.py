@@ -335,9 +335,11 @@ class Assignment:
         group = self._group if self._assigned is None else None
         if self._assigned is None and self._subscription.has_changed():
             self._follow_the_pattern()
+        counted = group.counted if group is not None else {}
         if self._assigned is None:
-            topics |= dict.fromkeys((*self._subscription.topics, *(group.counted if group is not None else ())))
-        views = self._subscription.views(list(topics), self._fetcher.refresh)
+            topics |= dict.fromkeys((*self._subscription.topics, *counted))
+        missed = [name for name, count in counted.items() if not count] if group is not None else list(topics)
+        views = self._subscription.views(list(topics), missed, self._fetcher.refresh)
         if group is not None:
             group.must_join = group.must_join or group.is_to_share_out(views)
         if group is not None or self._assigned is not None:

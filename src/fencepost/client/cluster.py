@@ -8,6 +8,7 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from enum import IntEnum, auto
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.addresses import addresses_of
@@ -25,6 +26,7 @@ from fencepost.client.errors import (
     no_such_partition,
 )
 from fencepost.client.home import Home
+from fencepost.client.missing_topics import MissingTopics
 from fencepost.client.outage import Outage
 from fencepost.client.security import Security
 from fencepost.client.settings import check_milliseconds, check_sendable, check_texts
@@ -43,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 _SHORTEST_AGE: Final = 0.1
 _LOOKED_AGAIN_AFTER: Final = 0.1
+_REFRESHED_AGAIN_AFTER: Final = 5.0
 _BATCHED_LOOKUP_SINCE: Final = 4
 #: Seconds after which a node that does not answer is not waited for alone.
 _SILENT_AFTER: Final = 1.0
@@ -107,6 +110,7 @@ class Cluster:
         self.topics: dict[str, TopicView] = {}
         self.names: frozenset[str] | None = None
         """Of all topics that are not the broker's own, when they were asked for last; None: never."""
+        self.missing = MissingTopics(client_id)
         self.features = Features(-1, {})
         self._connections: dict[tuple[tuple[str, int], Use], asyncio.Task[Connection]] = {}
         self._refused_until: dict[tuple[str, int], float] = {}
@@ -133,8 +137,7 @@ class Cluster:
 
     async def connection(self, node_id: int, use: Use = Use.DATA) -> Connection:
         """The connection to a node.  Raises ConnectionLostError if it cannot be had."""
-        address = self.nodes.get(node_id)
-        if address is None:
+        if (address := self.nodes.get(node_id)) is None:
             raise ConnectionLostError(f"node {node_id} is not known")
         return await self._connect(address, use)
 
@@ -187,8 +190,7 @@ class Cluster:
         if task is not None and self._is_good(task):
             return task.result()
         if task is None or task.done():
-            task = asyncio.get_running_loop().create_task(self._open(address))
-            self._connections[address, use] = task
+            task = self._connections[address, use] = asyncio.get_running_loop().create_task(self._open(address))
         # Several may wait for one connection, and one of them may be cancelled.
         try:
             return await asyncio.shield(task)
@@ -294,7 +296,10 @@ class Cluster:
             if topic.error_code:
                 self.topics.pop(topic.name, None)
                 continue
-            leaders = {part.partition_index: part.leader_id for part in sorted(topic.partitions, key=_index)}
+            leaders = {
+                part.partition_index: part.leader_id
+                for part in sorted(topic.partitions, key=attrgetter("partition_index"))
+            }
             self.topics[topic.name] = TopicView(topic.name, topic.topic_id, leaders)
         return answer
 
@@ -302,19 +307,22 @@ class Cluster:
         """Ask for the topics that are known so often, until `close`: they may have got partitions.
 
         At least 100 ms are between two times, as in Apache Kafka's clients (retry.backoff.ms).  Where nobody answers,
-        what was known stays until the next time.
+        what was known stays, and it is tried again after five seconds at most.
         """
         assert self._refreshing is None, "metadata has one age"
         interval = max(interval_ms / 1000, _SHORTEST_AGE)
         self._refreshing = asyncio.get_running_loop().create_task(self._refresh_every(interval))
 
     async def _refresh_every(self, interval: float) -> None:
+        wait = interval
         while True:
-            await asyncio.sleep(interval)
+            await asyncio.sleep(wait)
+            wait = interval
             try:
                 if self.topics:
                     await self.refresh(list(self.topics))
             except ClientError as error:
+                wait = min(interval, _REFRESHED_AGAIN_AFTER)
                 logger.info("metadata was not refreshed: %s", error)
 
     async def look_again(self, name: str) -> None:
@@ -334,8 +342,7 @@ class Cluster:
             except (ConnectionLostError, UnreachableError) as error:
                 because = error
             else:
-                codes = [ErrorCode(found.error_code) for found in answer.topics if found.name == name]
-                code = codes[0] if codes else ErrorCode.NONE
+                code = next((ErrorCode(each.error_code) for each in answer.topics if each.name == name), ErrorCode.NONE)
                 if code and (not code.retriable or (code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not create)):
                     raise BrokerError(code, f"topic {name!r} cannot be used")
                 because = code.name if code else because
@@ -362,8 +369,7 @@ class Cluster:
     async def leader(self, at: TopicPartition, deadline: Deadline) -> int:
         """The node that leads a partition, once there is one.  Raises BrokerError if there is no such partition."""
         while True:
-            leader = await self.leader_if_any(at, deadline)
-            if leader is not None:
+            if (leader := await self.leader_if_any(at, deadline)) is not None:
                 return leader
             await deadline.pause(f"nobody leads {at.topic}-{at.partition}")
             self.forget_topic(at.topic)
@@ -409,11 +415,6 @@ class Cluster:
     def forget_coordinator(self, kind: int, key: str) -> None:
         """What is known of a coordinator has proved wrong."""
         self._coordinators.pop((kind, key), None)
-
-
-def _index(partition: Any) -> int:
-    index: int = partition.partition_index
-    return index
 
 
 __all__ = ["ClientError", "Cluster", "Deadline", "TopicView", "Use"]

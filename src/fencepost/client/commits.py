@@ -23,6 +23,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group_offsets import GroupOffsets
+from fencepost.client.lent import Working
 from fencepost.client.membership import Membership
 from fencepost.client.positions import Positions
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
@@ -46,8 +47,11 @@ class _Commit:
         member: ConsumerGroupMetadata,
         deadline: Deadline,
         callback: CommitCallback | None,
+        working: Working,
     ) -> None:
         self.positions = positions
+        self.working = working
+        """What the caller had then."""
         self.topic_ids = topic_ids
         self.member = member
         self.deadline = deadline
@@ -137,7 +141,12 @@ class Commits:
         if not positions:
             return None
         commit = _Commit(
-            positions, self._topic_ids(positions), self._group.metadata(), self._offsets.deadline(), callback
+            positions,
+            self._topic_ids(positions),
+            self._group.metadata(),
+            self._offsets.deadline(),
+            callback,
+            self._fetcher.working,
         )
         self._waiting.append(commit)
         if self._work is None or self._work.done():
@@ -175,7 +184,14 @@ class Commits:
             await offsets.commit(positions, topic_ids, commits[-1].member, commits[-1].deadline)
         except Exception as error:
             return error
+        for each in commits:
+            self._are_done(each)
         return None
+
+    def _are_done(self, commit: _Commit) -> None:
+        """What is committed by itself later does not go back behind what was committed, if no more was handed out."""
+        if commit.working is self._fetcher.working:
+            commit.working |= {at: position for at, position in commit.positions.items() if at in commit.working}
 
     async def settled(self) -> None:
         """Wait until no commit is under way or waits for its turn."""

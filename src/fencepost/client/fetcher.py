@@ -25,7 +25,7 @@ from fencepost.client.fetch_requests import LEADER_MOVED, FetchSettings, aborted
 from fencepost.client.fetch_session import Answer, Ends, Wanted
 from fencepost.client.fetch_sessions import FetchSessions
 from fencepost.client.followed import Fetched, Followed
-from fencepost.client.lent import Lending
+from fencepost.client.lent import Lending, Working
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.settings import check_counts
@@ -64,7 +64,7 @@ class Fetcher:
         )
         self._order = order
         self.followed: dict[TopicPartition, Followed] = {}
-        self.working: dict[TopicPartition, int | Position] = {}
+        self.working: Working = {}
         """The position before what was handed out last of each partition: the caller may still be working on that."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiter: asyncio.Future[None] | None = None

@@ -7,11 +7,9 @@ from typing import Any
 
 from fencepost.client.assignors import ASSIGNORS
 from fencepost.client.cluster import Deadline, TopicView
-from fencepost.client.errors import BrokerError
 from fencepost.client.group_protocol import assignment, member_of, partitions_of
 from fencepost.client.group_requests import GroupRequests
-from fencepost.client.topic_lookups import ask_together
-from fencepost.protocol.errors import ErrorCode
+from fencepost.client.topic_lookups import ask_together, those_there
 from fencepost.protocol.messages import DescribeGroupsRequest
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
 
@@ -22,7 +20,10 @@ class GroupLeader:
     def __init__(self, requests: GroupRequests) -> None:
         self._requests = requests
         self.counted: dict[str, int] = {}
-        """Topics of the group and their partitions as they were shared out, if we were the one to do it."""
+        """Topics of the group and their partitions as they were shared out, if we were the one to do it.
+
+        0: it was not there.
+        """
 
     async def share_out(self, joined: Any, deadline: Deadline, create: bool) -> list[SyncGroupRequestAssignment]:
         """If we lead the group: give everybody a share, and remember of how many partitions.
@@ -36,19 +37,16 @@ class GroupLeader:
             member.member_id: member_of(joined.protocol_name, member.metadata, member.group_instance_id)
             for member in joined.members
         }
-        counts, topics = {}, list(dict.fromkeys(topic for member in members.values() for topic in member.topics))
+        topics = list(dict.fromkeys(topic for member in members.values() for topic in member.topics))
         await ask_together(self._requests.cluster, topics, deadline, create)  # they may have got more partitions
-        for topic in topics:
-            try:
-                counts[topic] = (await self._requests.cluster.topic(topic, deadline, create)).partition_count
-            except BrokerError as error:
-                if create or error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise  # else it was deleted after somebody saw that its name fits
+        there = await those_there(self._requests.cluster, topics, deadline, create)
+        counts = {name: view.partition_count for name, view in there.items()}
+        missing = dict.fromkeys((name for name in topics if name not in counts), 0)
         if joined.skip_assignment:
             # A static member is back, and the group goes on as it was shared out before.
-            self.counted = await self._shared_out(counts, deadline)
+            self.counted = missing | await self._shared_out(counts, deadline)
             return []
-        self.counted = counts
+        self.counted = missing | counts
         return [
             SyncGroupRequestAssignment(member_id=member, assignment=assignment(partitions))
             for member, partitions in ASSIGNORS[joined.protocol_name](members, counts).items()

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from fencepost.client.commit_order.position import Position
 from fencepost.client.followed import Followed
 from fencepost.client.records import ConsumerRecord
+from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
 #: Seconds that they may be taken for: what a consumer does between two records (to tell its group that it asks, to join
 #: it again, to commit by itself) is put off by no more.
 LENT_FOR: Final = 0.05
 MOST_LENT: Final = 512
+
+Working: TypeAlias = dict[TopicPartition, int | Position | OffsetAndMetadata]
+"""Where the caller may still be working from; another one for each time that records are handed out."""
 
 
 class Lent:
@@ -71,9 +75,7 @@ class Lending:
         self._lent = Lent(partition, taken.offset, partition.lend(most), now + LENT_FOR)
         return self._lent
 
-    def settle(
-        self, followed: Mapping[TopicPartition, Followed], working: dict[TopicPartition, int | Position]
-    ) -> None:
+    def settle(self, followed: Mapping[TopicPartition, Followed], working: Working) -> None:
         """Take back what was not taken, as if no more had been handed out.
 
         `working`: gets the position before the record that was taken last, which the thread may be working on.

@@ -236,7 +236,7 @@ async def list_offsets(
     try:
         while True:
             by_node, leaderless = await _by_leader(
-                cluster, [at for at in partitions if at not in asking.found], deadline
+                cluster, [at for at in partitions if at not in asking.found], led_only, deadline
             )
             because = await asking.ask(by_node)
             if because is None and (led_only or not leaderless):
@@ -304,13 +304,21 @@ class _Asking:
 
 
 async def _by_leader(
-    cluster: Cluster, partitions: Sequence[TopicPartition], deadline: Deadline
+    cluster: Cluster, partitions: Sequence[TopicPartition], led_only: bool, deadline: Deadline
 ) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
-    """Partitions by the node that leads them, and those that nobody leads.  Raises BrokerError, TimedOutError."""
+    """Partitions by the node that leads them, and those that nobody leads.
+
+    `led_only`: no error if a topic was deleted meanwhile.  Raises BrokerError, TimedOutError.
+    """
     led: dict[int, list[TopicPartition]] = {}
     leaderless = []
     for at in partitions:
-        leader = await cluster.leader_if_any(at, deadline)
+        try:
+            leader = await cluster.leader_if_any(at, deadline)
+        except BrokerError as error:
+            if not led_only or at.topic in cluster.topics or error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            leader = None
         if leader is None:
             leaderless.append(at)
         else:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fencepost.client.cluster import Cluster, TopicView
-from fencepost.client.errors import BrokerError, ConnectionLostError, MisuseError, UnreachableError
+from fencepost.client.errors import ConnectionLostError, MisuseError, UnreachableError
 from fencepost.client.settings import check_topics
-from fencepost.client.topic_lookups import ask_together
-from fencepost.protocol.errors import ErrorCode
+from fencepost.client.topic_lookups import ask_together, those_there
 from fencepost.protocol.types import TopicPartition
 
 
@@ -83,47 +82,39 @@ class Subscription:
         self.has_changed()
 
     async def partitions(self) -> list[TopicPartition]:
-        """All partitions of the topics.  Raises BrokerError, TimedOutError."""
+        """All partitions of those topics that are there.  Raises BrokerError, TimedOutError."""
+        deadline = self._cluster.deadline("looking up topics")
         if not all(name in self._cluster.topics for name in self.topics):
-            deadline = self._cluster.deadline("looking up topics")
             await ask_together(self._cluster, self.topics, deadline, create=self._is_by_name)
-        found = []
-        for name in self.topics:
-            view = await self._look_up(name)
-            found += [TopicPartition(name, number) for number in (view.leaders if view is not None else ())]
-        return found
+        found = await those_there(self._cluster, self.topics, deadline, create=self._is_by_name)
+        return [TopicPartition(name, number) for name, view in found.items() for number in view.leaders]
 
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, uuid.UUID]:
-        """The ids of these topics, as they are now, without those that fitted a pattern and are not there any more.
+        """The ids of these topics, as they are now, without those that are not there.
 
         Raises BrokerError, TimedOutError.
         """
         names, deadline = list(topics), self._cluster.deadline("looking up topics")
         await ask_together(self._cluster, names, deadline, create=self._is_by_name)
-        found = {}
-        for name in names:
-            view = await self._look_up(name)
-            if view is not None:
-                found[name] = view.topic_id
+        # One that fitted a pattern and was deleted is not made anew by that.
+        found = await those_there(self._cluster, names, deadline, create=self._is_by_name)
         self._since = asyncio.get_running_loop().time()
-        return found
-
-    async def _look_up(self, name: str) -> TopicView | None:
-        """None: it fitted a pattern and is not there any more.  It is not made anew by that."""
-        by_name = self._is_by_name
-        try:
-            return await self._cluster.topic(name, self._cluster.deadline(f"looking up topic {name!r}"), create=by_name)
-        except BrokerError as error:
-            if by_name or error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            return None
+        return {name: view.topic_id for name, view in found.items()}
 
     def is_led(self, at: TopicPartition) -> bool:
         """Whether somebody leads a partition, as far as is known."""
         return self._cluster.is_led(at)
 
-    def views(self, topics: Sequence[str], refresh: Callable[[Sequence[str] | None], None]) -> Mapping[str, TopicView]:
-        """What is known of these; `refresh` is called where that is old, and what it finds is there later."""
+    def views(
+        self, topics: Sequence[str], missed: Sequence[str], refresh: Callable[[Sequence[str] | None], None]
+    ) -> Mapping[str, TopicView]:
+        """What is known of these; `refresh` is called where that is old, and what it finds is there later.
+
+        `missed`: those of them that are asked for until they are there.
+        """
+        missing = [name for name in missed if name not in self._cluster.topics]
+        if missing and self._is_by_name:
+            refresh(missing)
         now = asyncio.get_running_loop().time()
         if (topics or self._pattern) and now - self._since >= self._max_age:
             self._since = now

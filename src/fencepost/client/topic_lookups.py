@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from fencepost.client.cluster import Cluster, Deadline
-from fencepost.client.errors import ClientError, ConnectionLostError, UnreachableError
+from fencepost.client.cluster import Cluster, Deadline, TopicView
+from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, UnreachableError
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataResponse
 from fencepost.protocol.types import TopicPartition
 
 #: Seconds at least, as in Apache Kafka's clients (retry.backoff.ms), and at most, while a partition is led by nobody.
 _PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 0.5
+#: Seconds in which a broker makes a topic by itself, if it does; shorter than any session of a group.
+_MADE_WITHIN: Final = 0.3
 
 
 class TopicLookups:
@@ -84,3 +87,39 @@ async def ask_together(cluster: Cluster, topics: Sequence[str], deadline: Deadli
     if len(topics) > 1:
         with suppress(ConnectionLostError, UnreachableError):
             await deadline.within(cluster.refresh(topics, create))
+
+
+async def those_there(
+    cluster: Cluster, topics: Iterable[str], deadline: Deadline, create: bool
+) -> dict[str, TopicView]:
+    """Those of these topics that are there.
+
+    `create`: have the others made, where the broker does that; what it does not make soon is said to be missing, and
+    not waited for again.  Raises BrokerError, TimedOutError.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + (min(_MADE_WITHIN, deadline.left / 2) if create else 0)
+    found = {}
+    for name in topics:
+        view = await _if_there(cluster, name, deadline, create)
+        while view is None and loop.time() < until and name not in cluster.missing:
+            await deadline.pause(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name)
+            view = await _if_there(cluster, name, deadline, create)
+        if view is not None:
+            found[name] = view
+            cluster.missing.found(name)
+        elif create:
+            cluster.missing.miss(name)
+    return found
+
+
+async def _if_there(cluster: Cluster, name: str, deadline: Deadline, create: bool) -> TopicView | None:
+    if create and name not in cluster.topics:
+        with suppress(ConnectionLostError, UnreachableError):
+            await deadline.within(cluster.refresh([name], create))
+    try:
+        return await cluster.topic(name, deadline, create=False)
+    except BrokerError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return None

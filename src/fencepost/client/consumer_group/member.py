@@ -95,7 +95,7 @@ class ConsumerGroupMember:
         """The coordinator waits to hear that we have no more than that, also where we had no more before (KIP-848)."""
         self._places: dict[TopicPartition, Place] = {}
         """Of partitions that were given, now or before."""
-        self._names = TopicNames(cluster, group_id)
+        self._names = TopicNames(cluster)
         self._is_to_join = True
         self._interval = math.inf
         """Seconds between heartbeats, as the coordinator wants it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -13,8 +12,6 @@ from fencepost.client.errors import BrokerError, ConnectionLostError, Unreachabl
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
 
-logger = logging.getLogger(__name__)
-
 #: How often is looked for an id before the others are gone on with: a broker may not know of a new topic yet.
 _LOOKS: Final = 5
 
@@ -22,10 +19,8 @@ _LOOKS: Final = 5
 class TopicNames:
     """Looks topics up for one member."""
 
-    def __init__(self, cluster: Cluster, group_id: str) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._group_id = group_id
-        self._missed: set[str] = set()
 
     async def look_at(self, topics: Sequence[str], create: bool, deadline: Deadline) -> None:
         """Have topics made that are not there, where the broker does that; those that stay missing are logged once.
@@ -41,17 +36,12 @@ class TopicNames:
             for topic in answer.topics:
                 error = ErrorCode(topic.error_code)
                 if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    self._miss(topic.name or "")
+                    self._cluster.missing.miss(topic.name or "")
                 elif error and not error.retriable:
                     raise BrokerError(error, f"topic {topic.name!r} cannot be used")
+                else:
+                    self._cluster.missing.found(topic.name or "")
             return
-
-    def _miss(self, name: str) -> None:
-        if name not in self._missed:
-            self._missed.add(name)
-            logger.warning(
-                "group %s: topic %r is not there: nothing is read of it until it is made", self._group_id, name
-            )
 
     async def of(
         self, places: Iterable[Place], topics: Sequence[str] | None, deadline: Deadline

@@ -1,0 +1,28 @@
+"""Topics that are to be read and are not there, each of them said once."""
+
+from __future__ import annotations
+
+import logging
+
+logger = logging.getLogger(__name__)
+
+
+class MissingTopics:
+    """Of one client.  Whoever polls is told nothing of them otherwise: the others are read."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._missed: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._missed
+
+    def miss(self, name: str) -> None:
+        """It was looked for."""
+        if name not in self._missed:
+            self._missed.add(name)
+            logger.warning("%s: topic %r is not there: nothing is read of it until it is made", self._client_id, name)
+
+    def found(self, name: str) -> None:
+        """It is there; it is said again if it is missed again."""
+        self._missed.discard(name)

@@ -1,0 +1,46 @@
+"""Whoever commits says that this is done: what a consumer commits by itself does not go back behind it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.client.test_commits import AT, Scene
+
+from fencepost.client.errors import CommitFailedError
+from fencepost.protocol.types import TopicPartition
+from fencepost.simulation.loop import VirtualLoop, run
+
+
+@pytest.mark.parametrize("given", [None, {AT: 6}])
+def test_by_itself_it_does_not_go_back_behind_what_was_committed(given: dict[TopicPartition, int] | None) -> None:
+    """Whoever commits says that this is done, also before the next poll."""
+
+    async def main(_: VirtualLoop) -> list[int]:
+        scene = Scene(60_000)
+        await scene.commits.commit(given)
+        await scene.commits.commit_done()
+        return scene.stored
+
+    assert run(main) == ([7, 7] if given is None else [6, 6])
+
+
+def test_a_commit_that_was_refused_or_of_earlier_records_says_nothing_of_what_is_worked_on() -> None:
+    async def main(_: VirtualLoop) -> list[int]:
+        scene = Scene(60_000)
+        scene.offsets.refuses = True
+        with pytest.raises(CommitFailedError):
+            await scene.commits.commit()
+        scene.offsets.refuses = False
+        await scene.commits.commit_done()
+        may_go_on = asyncio.Event()
+        scene.offsets.waiting.append(may_go_on)
+        begun = scene.commits.commit_async(None, None)
+        await asyncio.sleep(0)
+        scene.fetcher.working = {AT: 5}  # after a seek they were handed out again
+        may_go_on.set()
+        await begun
+        await scene.commits.commit_done()
+        return scene.stored
+
+    assert run(main) == [5, 7, 5]
