@@ -106,7 +106,7 @@ def test_what_transactions_do_is_seen(node: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bean", "name", "labels", "documentation"),
+    ("bean", "name", "labels", "whole"),
     [
         ("a.b:type=C,name=D:Count", "a_b_c_d_count", {}, "a.b:type=C,name=D:Count"),
         ("a:type=C:Value", "a_c_value", {}, "a:type=C:Value"),
@@ -114,8 +114,8 @@ def test_what_transactions_do_is_seen(node: tuple[str, str]) -> None:
         ("a-b:type=C,name=d-e-f:Value", "a_b_c_d_e_f_value", {}, "a-b:type=C,name=d-e-f:Value"),
     ],
 )
-def test_a_bean_has_one_name(bean: str, name: str, labels: dict[str, str], documentation: str) -> None:
-    assert exported(bean) == (name, labels, documentation)
+def test_a_bean_has_one_name(bean: str, name: str, labels: dict[str, str], whole: str) -> None:
+    assert exported(bean) == (name, labels, whole)
 
 
 def test_every_name_is_one_in_every_version_of_prometheus() -> None:

@@ -17,6 +17,7 @@ from wsgiref.simple_server import WSGIRequestHandler
 from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
 from prometheus_client.metrics_core import Metric, UnknownMetricFamily
 
+from fencepost.broker.metric_docs import MEANING
 from fencepost.broker.metrics import measure
 from fencepost.node_log import get_logger
 
@@ -81,9 +82,9 @@ class Exporter:
         measured = asyncio.run_coroutine_threadsafe(self._measure(), self._loop).result(_PATIENCE)
         families: dict[str, UnknownMetricFamily] = {}
         for bean, value in measured.items():
-            name, labels, documentation = exported(bean)
+            name, labels, whole = exported(bean)
             if name not in families:
-                families[name] = UnknownMetricFamily(name, documentation, labels=list(labels))
+                families[name] = UnknownMetricFamily(name, f"{MEANING[whole]} ({whole})", labels=list(labels))
             families[name].add_metric(list(labels.values()), value)
         yield from families.values()
 
@@ -102,7 +103,8 @@ class Exported(NamedTuple):
 
     name: str
     labels: Mapping[str, str]
-    documentation: str
+    whole: str
+    """The bean without what has become labels, and the attribute."""
 
 
 def exported(bean: str) -> Exported:
