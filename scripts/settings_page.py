@@ -72,11 +72,9 @@ def page() -> str:
     lines = [
         "# Settings",
         "",
-        "Given as `fencepost serve --set NAME=VALUE`, or `Broker(settings={NAME: VALUE})`. Names are "
-        "Apache Kafka's, and so",
-        "are the defaults unless the last column says otherwise. A name that is not here, or a value "
-        "out of its range, is",
-        "refused at the start.",
+        "Given as `fencepost serve --set NAME=VALUE`, line by line in the file of `--settings`, or as",
+        "`Broker(settings={NAME: VALUE})`. Names are Apache Kafka's, and so are the defaults unless the last column",
+        "says otherwise. A name that is not here, or a value out of its range, is refused at the start.",
         "",
         *table(["setting", "default", "values", "what it does"], rows),
         "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -17,7 +18,7 @@ from tests.processes import begun
 from fencepost import __version__
 from fencepost.broker import Broker, running_broker
 from fencepost.cli import main
-from fencepost.cli.serve import _settings
+from fencepost.cli.serve import assigned
 from fencepost.client.blocking import Admin, Consumer, Producer
 from fencepost.compiled.in_use import IN_USE
 from fencepost.protocol.types import TopicPartition
@@ -207,6 +208,8 @@ def test_damaged_metadata_is_named(tmp_path: Path) -> None:
         (("--set", "num.partitions=many"), "must be a whole number"),
         (("--set", "num.partitions=0"), "between 1 and"),
         (("--set", "num.partitions"), "a setting and its value"),
+        (("--set", "advertised.listeners=a:1"), "--set advertised.listeners is not a broker setting; give --advertise"),
+        (("--settings", ""), "--settings is empty"),
         (("--listen", "9092"), "--listen 9092: give a host and a port"),
         (("--listen", "[::1]"), "--listen [::1]: give a host and a port"),
         (("--advertise", "node.example"), "--advertise node.example: give a host and a port"),
@@ -227,7 +230,45 @@ def test_what_cannot_be_used_is_named_with_what_to_do(
 
 
 def test_blanks_around_a_setting_and_its_value_do_not_count() -> None:
-    assert _settings([" num.partitions = 3 ", "a=b=c", "a= d"]) == {"num.partitions": "3", "a": "d"}
+    assert assigned([" num.partitions = 3 ", "a=b=c", "a= d"]) == {"num.partitions": "3", "a": "d"}
+
+
+def test_settings_of_a_file_count_but_for_those_that_are_set(tmp_path: Path) -> None:
+    file = tmp_path / "node.properties"
+    file.write_text("# a comment\nnum.partitions = 3\n\nlog.retention.hours=1\ntransaction.max.timeout.ms: 1000\n")
+    process = serve(
+        *("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")),
+        *("--set", "num.partitions=5", "--settings", str(file)),
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().split()[4].rstrip(",")
+    with Admin(bootstrap_servers=address) as admin:
+        found = admin.describe_broker_configs([0])[0]
+    process.send_signal(signal.SIGTERM)
+    assert (process.communicate(timeout=20)[1], process.returncode) == ("", 0)
+    names = ("num.partitions", "log.retention.ms", "transaction.max.timeout.ms")
+    assert [found[name].value for name in names] == ["5", "3600000", "1000"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"num.partition=3", "did you mean num.partitions?"),
+        (b"num.partitions=0", "between 1 and"),
+        (b"num.partitions", "num.partitions=: it must be a whole number"),
+        (b"listeners=PLAINTEXT://:9092", "listeners is not a broker setting; give --listen"),
+        (b"log.dirs=/var/lib/kafka", "log.dirs is not a broker setting; give --data"),
+        (b"num.partitions=\xff", "no text in UTF-8"),
+        (None, "it cannot be read"),
+    ],
+)
+def test_a_file_of_settings_that_cannot_be_used_is_named(tmp_path: Path, text: bytes | None, told: str) -> None:
+    file = tmp_path / "node.properties"
+    if text is not None:
+        file.write_bytes(text)
+    said = refused("--data", str(tmp_path / "data"), "--settings", str(file))
+    assert f"fencepost serve: --settings {file}: " in said and told in said
+    assert not (tmp_path / "data").exists()
 
 
 def test_an_unknown_option_is_named(tmp_path: Path) -> None:
@@ -282,6 +323,23 @@ def test_the_longest_name_outlives_kills(tmp_path: Path) -> None:
             assert _records(address, at) == life + 1
             process.kill()
             process.wait()
+
+
+def test_a_copy_of_a_stopped_directory_is_the_node_at_another_place_and_address(tmp_path: Path) -> None:
+    at = TopicPartition("t", 0)
+    with running_broker(data=str(tmp_path / "data")) as before:
+        with Producer(before.bootstrap_servers) as producer:
+            producer.send("t", b"x", partition=0).result()
+        with Admin(before.bootstrap_servers) as admin:
+            cluster = admin.describe_cluster().cluster_id
+            admin.alter_group_offsets("g", {at: 1})
+    shutil.copytree(tmp_path / "data", tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "data")
+    with running_broker(data=str(tmp_path / "elsewhere"), listen="localhost:0") as after:
+        assert _records(after.bootstrap_servers, at) == 1
+        with Admin(after.bootstrap_servers) as admin:
+            assert admin.describe_cluster().cluster_id == cluster
+            assert [place and place.offset for place in admin.list_group_offsets("g").values()] == [1]
 
 
 def _records(address: str, at: TopicPartition) -> int:

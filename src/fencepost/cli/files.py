@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fencepost.cli import Refused
+from fencepost.cli.properties import properties_of
 
 
 class Output:
@@ -46,3 +47,13 @@ def lines_of(path: str) -> list[bytes]:
         return Path(path).read_bytes().splitlines(keepends=True)
     except OSError as error:
         raise Refused(f"{path}: it cannot be read: {error.strerror or error}") from None
+
+
+def properties_in(option: str, path: str) -> dict[str, str]:
+    """The settings in a properties file that an option names.  Raises Refused, which names both."""
+    try:
+        return properties_of([line.decode() for line in lines_of(path)])
+    except Refused as refused:
+        raise Refused(f"{option} {refused}") from None
+    except UnicodeDecodeError:
+        raise Refused(f"{option} {path}: it is no text in UTF-8") from None

@@ -11,11 +11,12 @@ import logging
 import os
 import signal
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.broker import BadSetting, Broker
 from fencepost.broker.node import Endpoint
 from fencepost.cli import Refused
+from fencepost.cli.files import properties_in
 from fencepost.cli.freed_memory import FreedMemory, freed_memory
 from fencepost.cli.garbage import GarbageCollection
 from fencepost.cli.standard_output import say
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
     from fencepost.cli.exporter import Exporter
 
 logger = get_logger("fencepost")
+
+#: setting of Apache Kafka -> the option that says the same here
+OPTIONS: Final = {
+    "listeners": "--listen",
+    "advertised.listeners": "--advertise",
+    "log.dir": "--data",
+    "log.dirs": "--data",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a broker setting by Apache Kafka's name, as often as needed; docs/reference/settings.md has their "
         "defaults and ranges",
+    )
+    parser.add_argument(
+        "--settings",
+        metavar="FILE",
+        help="a properties file with broker settings, as Apache Kafka's server.properties; what is given by --set goes "
+        "before (default: none)",
     )
     parser.add_argument(
         "--flush",
@@ -100,18 +115,22 @@ def run(options: argparse.Namespace) -> int:
     listen = _address("--listen", options.listen)
     advertised = _address("--advertise", options.advertise) if options.advertise is not None else None
     metrics = _address("--metrics", options.metrics) if options.metrics is not None else None
+    settings = assigned(options.set)
+    of_file = _settings_in(options.settings) if options.settings is not None else {}
     try:
         broker = Broker(
             data=options.data,
             listen=str(listen),
             advertised=str(advertised) if advertised else None,
-            settings=_settings(options.set),
+            settings={**of_file, **settings},
             flush=options.flush,
             recover_from_segments=options.recover_from_segments,
             rebuild_metadata=options.rebuild_metadata,
         )
     except BadSetting as bad:
-        raise Refused(f"--set {bad}") from None
+        told = _with_option(str(bad))
+        where = "--set " if told.split()[0].partition("=")[0] in settings else f"--settings {options.settings}: "
+        raise Refused(where + told) from None
     return asyncio.run(_serve(broker, options, metrics, memory))
 
 
@@ -130,7 +149,8 @@ def _is_any_address(host: str) -> bool:
         return False
 
 
-def _settings(given: Sequence[str]) -> dict[str, str]:
+def assigned(given: Sequence[str]) -> dict[str, str]:
+    """Settings that were given one by one; the last of several values counts.  Raises Refused."""
     settings = {}
     for assignment in given:
         name, equals, value = assignment.partition("=")
@@ -138,6 +158,19 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
             raise Refused(f"--set {assignment}: give a setting and its value, as in num.partitions=3")
         settings[name.strip()] = value.strip()
     return settings
+
+
+def _settings_in(path: str) -> dict[str, str]:
+    """Those of a file.  Raises Refused."""
+    if not path:
+        raise Refused("--settings is empty: name a file")
+    return properties_in("--settings", path)
+
+
+def _with_option(refusal: str) -> str:
+    """With the option that there is for what is a setting of Apache Kafka and none here."""
+    name = refusal.split()[0]
+    return f"{name} is not a broker setting; give {OPTIONS[name]}" if name in OPTIONS else refusal
 
 
 def _exporter(broker: Broker, metrics: Endpoint) -> Exporter:

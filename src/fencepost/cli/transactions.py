@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from fencepost.cli import Refused
-from fencepost.cli.files import lines_of
-from fencepost.cli.properties import NAMES, NotUsable, options_of, properties_of
+from fencepost.cli.files import properties_in
+from fencepost.cli.properties import NAMES, NotUsable, options_of
 from fencepost.client import Admin, ClientError, TopicPartition
 from fencepost.client.security import renamed
 
@@ -64,12 +64,9 @@ def run(options: argparse.Namespace) -> int:
     given: dict[str, Any] = {}
     if options.command_config is not None:
         try:
-            lines = [line.decode() for line in lines_of(options.command_config)]
-            given = options_of(properties_of(lines))
+            given = options_of(properties_in("--command-config", options.command_config))
         except NotUsable as wrong:
             raise Refused(f"--command-config {options.command_config}: {wrong}") from None
-        except UnicodeDecodeError:
-            raise Refused(f"--command-config {options.command_config}: it is no text in UTF-8") from None
     try:
         for row in asyncio.run(_answer(options, given)):
             print("\t".join(map(str, row)))
