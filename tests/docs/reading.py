@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 """The pages that are written by hand, for users."""
 
-_FENCED = re.compile(r"^```(.*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`]+)`")
 _LINE = re.compile(r"^ {4}(\S.*)$", re.MULTILINE)
 

@@ -187,7 +187,7 @@ def test_a_parameter_or_method_that_a_page_names_is_there() -> None:
     assert sorted({each for each in named if each[1] not in KNOWN.keys() | PARAMETERS | FOREIGN_NAMES}) == []
 
 
-_SHOWN_CALL = re.compile(r"([\w.]*?)(\w+)\((.*)\)")
+_SHOWN_CALL = re.compile(r"(?:\w+\.)*\w+\(.*\)")
 
 
 def test_a_call_that_a_sentence_shows_takes_what_is_shown() -> None:
