@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import asyncio.selector_events
 import inspect
 import re
 import shlex
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.docs.reading import GUIDES, lines, name_of, of_guides
+from tests.docs.reading import GUIDES, ROOT, lines, name_of, of_guides
 
 from fencepost import broker, cli, client, spark
 from fencepost.broker.metadata.settings import BROKER, IN_OTHER_UNITS, INERT_TOPIC, TOPIC
@@ -240,3 +241,25 @@ def test_an_error_code_that_a_page_names_is_one_of_the_protocol() -> None:
     known = set(ErrorCode.__members__) | others | environment
     assert len(named) > 15
     assert sorted(each for each in named if each[1] not in known) == []
+
+
+_COMMANDS_OF_OTHERS = ("python ", "make ", "truncate ", "kafka-", "sqlite3 ", "spark", "ulimit ")
+
+
+def test_a_sentence_that_a_page_quotes_is_what_the_code_says() -> None:
+    """Of the log, or of what a command prints; one is asyncio's."""
+    sources = [*(ROOT / "src").rglob("*.py"), Path(inspect.getfile(asyncio.selector_events))]
+    said = re.sub(r'"\s*f?"', "", "\n".join(source.read_text() for source in sources))
+    quoted = {
+        (page, span)
+        for page, span in of_guides()
+        if re.fullmatch(r"[a-z][\w.()]*( [\w()]+){2,}:?", span) and not span.startswith(_COMMANDS_OF_OTHERS)
+    }
+    quoted |= {
+        (name_of(page), sentence)
+        for page in GUIDES
+        for line in lines(page)
+        for sentence in re.findall(r'# .*"(.+)"', line)
+    }
+    assert len(quoted) >= 5
+    assert {each for each in quoted if each[1] not in said} == set()

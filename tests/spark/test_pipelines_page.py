@@ -10,8 +10,6 @@ import pytest
 from tests.docs.reading import ROOT, blocks, lines
 from tests.spark.places import Place
 
-from fencepost.spark import Report, write_stream
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
