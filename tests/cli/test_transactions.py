@@ -48,7 +48,16 @@ def test_open_transactions_are_listed_and_described(capsys: pytest.CaptureFixtur
         code, told = said(capsys, *command, *abort, "0")
         assert (code, "was written to" in told) == (2, True)
         code, told = said(capsys, *command, *abort, "7")
-        assert (code, "no transaction that is open in t-0 begins at offset 7" in told) == (2, True)
+        assert (code, "no transaction that is open in t-0 begins at offset 7: `describe-producers` names" in told) == (
+            2,
+            True,
+        )
+        code, told = said(capsys, *command, "describe-producers", "--topic", "t", "--partition", "0")
+        heads, *producers = rows(told)
+        assert (code, heads[0], heads[-1]) == (0, "ProducerId", "CurrentTransactionStartOffset")
+        assert [(each[1], each[3], each[5]) for each in producers] == [("0", "0", "0")]
+        code, told = said(capsys, *command, "describe-producers", "--topic", "t", "--partition", "7")
+        assert (code, "UNKNOWN_TOPIC_OR_PARTITION" in told) == (2, True)
 
     with running_broker() as broker:
         asyncio.run(in_transaction(broker.bootstrap_servers))
@@ -104,7 +113,12 @@ def test_that_nothing_hangs_is_not_said_of_a_partition_that_is_not_there(capsys:
         ("sasl.mechanism", ["list"], "--bootstrap-server is missing"),
         ("ssl.keystore.location=a", ["--bootstrap-server", "a:1", "list"], "give a PEM file"),
         ("", ["--bootstrap-server", "a:1", "find-hanging", "--partition", "0"], "--partition is given without --topic"),
-        ("", ["--bootstrap-server", "a:1", "list", "--duration-filter", "-5"], "running_longer_than_ms=-5"),
+        ("", ["--bootstrap-server", "a:1", "list", "--duration-filter", "-5"], "--duration-filter=-5"),
+        (
+            "",
+            ["--bootstrap-server", "a:1", "find-hanging", "--max-transaction-timeout", "-1"],
+            "--max-transaction-timeout -1: it must be at least 0",
+        ),
         ("", ["--bootstrap-server", "a:1"], "ACTION"),
     ],
 )

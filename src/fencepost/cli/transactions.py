@@ -15,18 +15,26 @@ from fencepost.client.security import renamed
 
 _MINUTE_MS: Final = 60_000
 
+#: what an error of the client names -> what a person gives here
+_SHOWN: Final = {
+    **NAMES,
+    "running_longer_than_ms": "--duration-filter",
+    "describe_producers": "describe-producers",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Those of kafka-transactions.sh; here, how to connect may stand behind the action too."""
     _add_connection(parser, default=None)
-    actions = parser.add_subparsers(
-        dest="action", metavar="ACTION", required=True, help="list, describe, find-hanging or abort (required)"
-    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, help="what is asked for (required)")
     listing = actions.add_parser("list", help="transactional ids, and the state of each")
     listing.add_argument("--duration-filter", metavar="MS", type=int, help="only those open for longer (default: all)")
     listing.add_argument("--transactional-id-pattern", metavar="RE2", help="only those that fit (default: all)")
     describing = actions.add_parser("describe", help="one transactional id, and the partitions of its transaction")
     describing.add_argument("--transactional-id", metavar="ID", required=True, help="which (required)")
+    writing = actions.add_parser("describe-producers", help="who writes to a partition, and what is open there")
+    writing.add_argument("--topic", metavar="NAME", required=True, help="where they write (required)")
+    writing.add_argument("--partition", metavar="N", type=int, required=True, help="where they write (required)")
     finding = actions.add_parser("find-hanging", help="transactions that are open, and that nobody will end")
     finding.add_argument("--topic", metavar="NAME", help="only in this topic (default: in all)")
     finding.add_argument("--partition", metavar="N", type=int, help="only in this one of it (default: in all)")
@@ -42,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             default=15,
             help="transaction.max.timeout.ms of the brokers, in minutes (default %(default)s)",
         )
-    for each in (listing, describing, finding, aborting):
+    for each in (listing, describing, writing, finding, aborting):
         _add_connection(each, default=argparse.SUPPRESS)  # what stands in front of the action is kept
 
 
@@ -61,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
     """Raises Refused for what cannot be used, and for what the brokers refuse."""
     if options.bootstrap_server is None:
         raise Refused("--bootstrap-server is missing: say where brokers are, as in --bootstrap-server localhost:9092")
+    if (minutes := getattr(options, "max_transaction_timeout", 0)) < 0:
+        raise Refused(f"--max-transaction-timeout {minutes}: it must be at least 0")
     given: dict[str, Any] = {}
     if options.command_config is not None:
         try:
@@ -71,9 +81,9 @@ def run(options: argparse.Namespace) -> int:
         for row in asyncio.run(_answer(options, given)):
             print("\t".join(map(str, row)))
     except (TypeError, ValueError) as wrong:
-        raise Refused(renamed(str(wrong), NAMES)) from None
+        raise Refused(renamed(str(wrong), _SHOWN)) from None
     except ClientError as error:
-        raise Refused(renamed(str(error), NAMES)) from None
+        raise Refused(renamed(str(error), _SHOWN)) from None
     return 0
 
 
@@ -103,6 +113,16 @@ async def _describe(admin: Admin, options: argparse.Namespace) -> list[Sequence[
 
 def _together(partitions: Iterable[TopicPartition]) -> str:
     return ",".join(map(str, sorted(partitions)))
+
+
+async def _describe_producers(admin: Admin, options: argparse.Namespace) -> list[Sequence[object]]:
+    at = TopicPartition(options.topic, options.partition)
+    heads = ("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp")
+    rows: list[Sequence[object]] = [(*heads, "CurrentTransactionStartOffset")]
+    for each in (await admin.describe_producers([at]))[at]:
+        who = each.producer_id, each.producer_epoch, each.coordinator_epoch
+        rows.append((*who, each.last_sequence, each.last_timestamp, each.transaction_start_offset))
+    return rows
 
 
 async def _find_hanging(admin: Admin, options: argparse.Namespace) -> list[Sequence[object]]:
@@ -143,6 +163,7 @@ async def _abort(admin: Admin, options: argparse.Namespace) -> list[Sequence[obj
 _ACTIONS: Final[dict[str, Callable[[Admin, argparse.Namespace], Coroutine[Any, Any, list[Sequence[object]]]]]] = {
     "list": _list,
     "describe": _describe,
+    "describe-producers": _describe_producers,
     "find-hanging": _find_hanging,
     "abort": _abort,
 }
