@@ -82,8 +82,8 @@ def test_a_member_of_the_new_protocol_can_be_made(monkeypatch: pytest.MonkeyPatc
 
 def test_batches_are_read_and_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def use(world: World, names: dict[str, Any]) -> None:
-        given = {"group_id": "ledger", "auto_commit": False}
-        async with client.Consumer("payments", bootstrap_servers=ADDRESS, **given) as consumer:
+        member = client.Consumer("payments", bootstrap_servers=ADDRESS, group_id="ledger", auto_commit=False)
+        async with member as consumer:
             await for_a_while("global table\n" + BATCHES, names | {"consumer": consumer})
         assert await position(world, "payments") == len(VALUES)
 
