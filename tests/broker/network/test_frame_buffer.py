@@ -84,3 +84,19 @@ def test_a_frame_that_was_taken_can_be_put_back_and_is_kept() -> None:
     large = framed(b"d" * 3 * SMALL)
     assert feed(buffer, large) == [b"c" * 10, b"d" * 3 * SMALL]
     assert bytes(kept) == b"b" * 10, "what somebody still looks at is not written over while a large frame comes in"
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01", "It speaks TLS"),
+        (b"GET /metrics HTTP/1.1\r\n", "It speaks HTTP"),
+        (b"\xff\xff\xff\xff", "-1 bytes announced: it must have 8 to 100$"),
+    ],
+)
+def test_who_speaks_another_protocol_is_told_apart(sent: bytes, told: str) -> None:
+    buffer = FrameBuffer(100)
+    buffer.room()[: len(sent)] = sent
+    buffer.filled(len(sent))
+    with pytest.raises(ProtocolError, match=told):
+        buffer.take()

@@ -19,6 +19,15 @@ _SHORTEST: Final = 8
 """Bytes of the shortest request: its header without a client id."""
 
 
+def _other_protocol(beginning: bytes) -> str:
+    """What somebody speaks whose first four bytes are no length, and what to do about it; empty if that is not known."""
+    if beginning.startswith(b"\x16\x03"):
+        return ". It speaks TLS, which this node does not: security.protocol of the client must be PLAINTEXT"
+    if beginning in (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI"):
+        return ". It speaks HTTP: metrics are at the port of --metrics, this one is for clients of Kafka"
+    return ""
+
+
 class FrameBuffer:
     """Bytes that came in, cut into frames.  `largest`: the longest frame that is taken, in bytes."""
 
@@ -74,7 +83,8 @@ class FrameBuffer:
             return None
         (size,) = _SIZE.unpack_from(self._bytes, at)
         if not _SHORTEST <= size <= self._largest:
-            raise ProtocolError(f"a frame of {size} bytes announced: it must have {_SHORTEST} to {self._largest}")
+            told = f"a frame of {size} bytes announced: it must have {_SHORTEST} to {self._largest}"
+            raise ProtocolError(told + _other_protocol(bytes(self._view[at : at + 4])))
         stop = at + 4 + size
         if stop > end:
             self.announced = 4 + size
