@@ -263,3 +263,33 @@ def test_a_sentence_that_a_page_quotes_is_what_the_code_says() -> None:
     }
     assert len(quoted) >= 5
     assert {each for each in quoted if each[1] not in said} == set()
+
+
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+_PARAMETER_DEFAULT = re.compile(rf"`([a-z_]+)` \((a|[0-9]+) ({'|'.join(_UNITS)})s?\b")
+
+
+def defaults_of_parameters() -> dict[str, set[object]]:
+    """Parameter -> its defaults wherever something public has it; classes and their methods."""
+    found: dict[str, set[object]] = {}
+    for module in PUBLIC:
+        for public in map(module.__dict__.get, module.__all__):
+            for called in (public, *(vars(public).values() if inspect.isclass(public) else ())):
+                if callable(called) and parameters(called):
+                    for name, parameter in inspect.signature(called).parameters.items():
+                        if isinstance(parameter.default, int | float):
+                            found.setdefault(name, set()).add(parameter.default)
+    return found
+
+
+def test_a_default_of_a_parameter_that_a_page_tells_is_the_one_that_there_is() -> None:
+    """As `retry_timeout_ms` (5 minutes)."""
+    known = defaults_of_parameters()
+    told = [
+        (name_of(page), name, (1 if number == "a" else int(number)) * _UNITS[unit])
+        for page in GUIDES
+        for name, number, unit in _PARAMETER_DEFAULT.findall(" ".join(page.read_text().split()))
+        if not name.startswith("log")
+    ]
+    assert len(told) >= 5
+    assert [each for each in told if each[2] not in known.get(each[1], set())] == []

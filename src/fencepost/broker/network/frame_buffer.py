@@ -20,7 +20,7 @@ _SHORTEST: Final = 8
 
 
 def _other_protocol(beginning: bytes) -> str:
-    """What somebody speaks whose first four bytes are no length, and what to do about it; empty if that is not known."""
+    """What somebody speaks whose first four bytes are no length, and what to do; empty if that is not known."""
     if beginning.startswith(b"\x16\x03"):
         return ". It speaks TLS, which this node does not: security.protocol of the client must be PLAINTEXT"
     if beginning in (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI"):
