@@ -15,7 +15,7 @@ from fencepost.client.errors import ConnectionLostError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
-from fencepost.client.positions import list_offsets
+from fencepost.client.positions import ends_of_epochs, list_offsets
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -27,10 +27,13 @@ from fencepost.protocol.messages import (
     ListOffsetsResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
 )
 from fencepost.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from fencepost.protocol.messages.list_offsets import EARLIEST, ListOffsetsPartitionResponse, ListOffsetsTopicResponse
 from fencepost.protocol.messages.offset_fetch import OffsetFetchResponsePartition, OffsetFetchResponseTopic
+from fencepost.protocol.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderTopicResult
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
 
@@ -120,6 +123,9 @@ def _answer(message: Any, here: bool) -> Any:
         case ListOffsetsRequest():
             told = ListOffsetsPartitionResponse(partition_index=0, error_code=moved, timestamp=-1, offset=9)
             return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[told])])
+        case OffsetForLeaderEpochRequest():
+            ended = EpochEndOffset(error_code=moved, partition=0, leader_epoch=2, end_offset=9)
+            return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[ended])])
         case FetchRequest():
             records = encode_batch([(0, None, b"v", ())]) if here else b""
             data = PartitionData(partition_index=0, error_code=moved, high_watermark=1, records=records)
@@ -142,6 +148,10 @@ async def look_up_offsets(cluster: Cluster) -> None:
     assert found == {AT: (9, -1)}
 
 
+async def look_up_ends_of_epochs(cluster: Cluster) -> None:
+    assert await ends_of_epochs(cluster, {AT: 3}) == {AT: 9}
+
+
 async def read(cluster: Cluster) -> None:
     sizes: dict[str, Any] = {"min_bytes": 1, "max_bytes": 100, "max_partition_bytes": 100}
     fetcher = Fetcher(cluster, Isolation.READ_UNCOMMITTED, max_wait_ms=10, **sizes)
@@ -160,7 +170,7 @@ def hang_up() -> None:
 
 
 @pytest.mark.parametrize("goodbye", [lambda: None, hang_up], ids=["says so", "hangs up"])
-@pytest.mark.parametrize("work", [claim, look_up_positions, look_up_offsets, read])
+@pytest.mark.parametrize("work", [claim, look_up_positions, look_up_offsets, look_up_ends_of_epochs, read])
 def test_whoever_asks_goes_after_the_one_who_does_the_work(
     work: Callable[[Cluster], Awaitable[None]], goodbye: Callable[[], None]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from fencepost.client.arguments import pairs, place, places, whole_number
 from fencepost.client.cluster import Cluster, Deadline, Use
@@ -19,6 +19,7 @@ from fencepost.client.errors import (
     OffsetsMissingError,
     TimedOutError,
     UnreachableError,
+    UnsupportedByBrokerError,
 )
 from fencepost.client.transactional_id import (
     OffsetAndMetadata,
@@ -27,9 +28,10 @@ from fencepost.client.transactional_id import (
     with_metadata,
 )
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import ListOffsetsRequest
+from fencepost.protocol.messages import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from fencepost.protocol.messages.fetch import EpochEndOffset
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsPartition, ListOffsetsTopic
+from fencepost.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 from fencepost.protocol.types import Isolation, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -216,6 +218,16 @@ class Positions:
         return kept.committed()
 
 
+class ListedOffset(NamedTuple):
+    """What a leader tells of a time.  `leader_epoch`: its own for LATEST, so that no earlier record has a later one."""
+
+    offset: int
+    timestamp: int
+    """Milliseconds since 1970, or -1."""
+    leader_epoch: int
+    """-1: not told."""
+
+
 async def list_offsets(
     cluster: Cluster,
     partitions: Sequence[TopicPartition],
@@ -230,6 +242,22 @@ async def list_offsets(
     `timestamp`: that of all partitions, or of each.  `led_only`: without those that nobody leads now; else they are
     waited for, until `deadline` (None: as long as any call).  Raises BrokerError, OffsetsMissingError.
     """
+    listed = await list_offsets_and_epochs(
+        cluster, partitions, timestamp, isolation, led_only=led_only, deadline=deadline
+    )
+    return {at: (found.offset, found.timestamp) for at, found in listed.items()}
+
+
+async def list_offsets_and_epochs(
+    cluster: Cluster,
+    partitions: Sequence[TopicPartition],
+    timestamp: int | Mapping[TopicPartition, int],
+    isolation: Isolation,
+    *,
+    led_only: bool = False,
+    deadline: Deadline | None = None,
+) -> dict[TopicPartition, ListedOffset]:
+    """As `list_offsets`, with leader epochs."""
     deadline = deadline or cluster.deadline("looking up offsets")
     times = timestamp if isinstance(timestamp, Mapping) else dict.fromkeys(partitions, timestamp)
     asking = _Asking(cluster, times, isolation, deadline)
@@ -249,7 +277,7 @@ async def list_offsets(
         raise OffsetsMissingError(
             f"{late}. Those of {_named(missing)} are missing; what was told of the others is in `found` of this error",
             missing,
-            {at: offset for at, (offset, _) in asking.found.items()},
+            {at: found.offset for at, found in asking.found.items()},
         ) from None
 
 
@@ -268,8 +296,7 @@ class _Asking:
         self._times = times
         self._isolation = isolation
         self._deadline = deadline
-        self.found: dict[TopicPartition, tuple[int, int]] = {}
-        """(offset, timestamp)."""
+        self.found: dict[TopicPartition, ListedOffset] = {}
 
     async def ask(self, by_node: Mapping[int, list[TopicPartition]]) -> object:
         """Ask the leaders once; why not everything was told, None if it was.  Raises BrokerError, TimedOutError."""
@@ -299,8 +326,58 @@ class _Asking:
                 elif error:
                     raise BrokerError(error, f"no offsets of {topic.name}-{part.partition_index} are told")
                 else:
-                    self.found[TopicPartition(topic.name, part.partition_index)] = (part.offset, part.timestamp)
+                    at = TopicPartition(topic.name, part.partition_index)
+                    self.found[at] = ListedOffset(part.offset, part.timestamp, part.leader_epoch)
         return because
+
+
+async def ends_of_epochs(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Where the last record ends that is of a leader epoch, or of an earlier one, as the logs are now (KIP-320).
+
+    Without partitions whose leader does not know that epoch.  Raises BrokerError, TimedOutError.
+    """
+    deadline = cluster.deadline("looking up where leader epochs ended")
+    found: dict[TopicPartition, int] = {}
+    while rest := [at for at in epochs if at not in found]:
+        by_node, leaderless = await _by_leader(cluster, rest, deadline)
+        because: object = f"nobody leads {_named(leaderless)}"
+        for node, led in by_node.items():
+            try:
+                found |= await deadline.within(_ends_of_epochs(cluster, node, {at: epochs[at] for at in led}))
+            except UnsupportedByBrokerError:
+                found |= dict.fromkeys(led, -1)
+            except (ConnectionLostError, UnreachableError) as lost:
+                because = lost
+        left = [at for at in rest if at not in found]
+        for at in left:
+            cluster.forget_topic(at.topic)
+        if left:
+            await deadline.pause(because)
+    return {at: end for at, end in found.items() if end >= 0}
+
+
+async def _ends_of_epochs(
+    cluster: Cluster, node: int, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The same of the partitions that a node leads, -1 where it does not know; without those to ask of again."""
+    answer = await cluster.call(node, OffsetForLeaderEpochRequest(topics=_of_epochs(epochs)), use=_use(cluster, node))
+    found: dict[TopicPartition, int] = {}
+    for topic in answer.topics:
+        for part in topic.partitions:
+            error = ErrorCode(part.error_code)
+            if error and not error.retriable:
+                raise BrokerError(error, f"no ends of leader epochs of {topic.topic}-{part.partition} are told")
+            if not error:
+                found[TopicPartition(topic.topic, part.partition)] = part.end_offset
+    return found
+
+
+def _of_epochs(epochs: Mapping[TopicPartition, int]) -> list[OffsetForLeaderTopic]:
+    topics: dict[str, list[OffsetForLeaderPartition]] = {}
+    for at, epoch in epochs.items():
+        wanted = OffsetForLeaderPartition(partition=at.partition, leader_epoch=epoch)
+        topics.setdefault(at.topic, []).append(wanted)
+    return [OffsetForLeaderTopic(topic=name, partitions=partitions) for name, partitions in topics.items()]
 
 
 async def _by_leader(

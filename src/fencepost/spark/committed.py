@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from fencepost.spark.positions import BEGAN, CLUSTER, FIRSTS
+from fencepost.spark.positions import BEGAN, CLUSTER, EPOCHS, FIRSTS
 from fencepost.spark.progress import TOPIC, Progress
 
-_OF_THE_END: Final = (BEGAN, FIRSTS)
+_OF_THE_END: Final = (BEGAN, FIRSTS, EPOCHS)
 """What stands in the end of a micro-batch, and is no position in it."""
 
 
@@ -216,10 +216,17 @@ def end_of(offsets: Sequence[Any], last: Sequence[Any]) -> End:
     """How the end of a batch, an entry for each source, stands to that of the last committed batch."""
     if not offsets or not last:
         return End.UNKNOWN
-    if offsets == last:
+    if [*map(_without_epochs, offsets)] == [*map(_without_epochs, last)]:
         return End.EQUAL
     within = len(offsets) == len(last) and all(_is_within(one, other) for one, other in zip(offsets, last, strict=True))
     return End.WITHIN if within else End.BEYOND
+
+
+def _without_epochs(offsets: Any) -> Any:
+    """The same positions planned again may be seen under another leader."""
+    if isinstance(offsets, Mapping):
+        return {name: _without_epochs(inner) for name, inner in offsets.items() if name != EPOCHS}
+    return offsets
 
 
 def _is_within(position: Any, last: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 
 from fencepost.client.errors import BrokerError
 from fencepost.protocol.errors import ErrorCode
@@ -23,6 +24,44 @@ def behind(known: Positions, ends: Positions) -> dict[TopicPartition, int]:
     return {
         at: end for at, end in sorted(ends.offsets.items()) if at.topic not in anew and known.offsets.get(at, end) > end
     }
+
+
+def in_doubt(known: Positions, ends: Positions) -> dict[TopicPartition, int]:
+    """The leader epochs of positions in partitions that another one leads now: the log may have been truncated.
+
+    Where a topic is another one its epochs tell nothing.
+    """
+    anew = made_anew(known, ends)
+    return {
+        at: epoch
+        for at, epoch in sorted(known.epochs.items())
+        if at in known.offsets and at.topic not in anew and ends.epochs.get(at, epoch) != epoch
+    }
+
+
+def truncated(known: Positions, parted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Where the log ended at some time before the position, and is another one from there on.
+
+    `parted`: where what the leader has of the position's leader epoch, and of earlier ones, ends.
+    """
+    return {at: end for at, end in sorted(parted.items()) if end < known.offsets.get(at, end)}
+
+
+def epochs_of(
+    after: Positions, before: Positions, ends: Positions, doubtful: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The leader epochs of the positions after a micro-batch; `ends`: what was looked up for it, with their leaders.
+
+    `doubtful`: where it could not be told whether the log was truncated.  There the position keeps what it had, so that
+    it is asked again, unless it has lost its place anyway.
+    """
+    kept = {at for at in doubtful if ends.offsets.get(at, 0) >= before.offsets[at]}
+    found = {}
+    for at in after.offsets:
+        epoch = (before if at in kept or at not in ends.offsets else ends).epochs.get(at)
+        if epoch is not None:
+            found[at] = epoch
+    return found
 
 
 def gone(known: Positions, ends: Positions, pattern: str | None) -> list[str]:
@@ -107,6 +146,16 @@ def records_are_gone(at: TopicPartition, wanted: int, first: int, end: int) -> B
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{at.topic}-{at.partition} was to be read from offset {wanted}, but {where}: records are lost to this query. "
         f"{_WAY_ON}",
+    )
+
+
+def log_was_truncated(at: TopicPartition, position: int, parted: int) -> BrokerError:
+    """A log lost its end and was written on, so that other records stand where the query has read."""
+    return BrokerError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{at.topic}-{at.partition} was read to offset {position}, but lost its records from {parted} on since, as by "
+        "a power loss or the election of a leader that had less: what was written in their place was not read. "
+        f'Set .option("failOnDataLoss", "false") to go on from {parted}',
     )
 
 

@@ -13,7 +13,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, TimedOutError
 from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
-from fencepost.client.positions import list_offsets
+from fencepost.client.positions import list_offsets, list_offsets_and_epochs
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
@@ -79,14 +79,14 @@ async def positions_of(cluster: Cluster, bounds: Sequence[Bound], options: Sourc
     """The positions that each of the bounds means now, all of them in the same partitions of the same topics."""
     found = await subscribed(cluster, options)
     try:
-        offsets = [await resolve(cluster, found.partitions, bound, options) for bound in bounds]
+        resolved = [await resolve(cluster, found.partitions, bound, options) for bound in bounds]
     except BrokerError as error:
         if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         # A topic was made anew meanwhile: its id says so.
         found = await subscribed(cluster, options)
-        offsets = [await resolve(cluster, found.partitions, bound, options) for bound in bounds]
-    return [Positions(each, found.cluster_id, found.topic_ids) for each in offsets]
+        resolved = [await resolve(cluster, found.partitions, bound, options) for bound in bounds]
+    return [Positions(each, found.cluster_id, found.topic_ids, epochs=epochs) for each, epochs in resolved]
 
 
 async def ends_behind(cluster: Cluster, known: Positions, options: SourceOptions) -> Positions:
@@ -97,8 +97,8 @@ async def ends_behind(cluster: Cluster, known: Positions, options: SourceOptions
     deadline = cluster.deadline("looking for the end of the logs", _CATCHES_UP_WITHIN_MS)
     while True:
         found = await subscribed(cluster, options)
-        ends = await list_offsets(cluster, found.partitions, LATEST, Isolation.READ_UNCOMMITTED)
-        logs = Positions({at: offset for at, (offset, _) in ends.items()}, found.cluster_id, found.topic_ids)
+        ends, epochs = await _latest(cluster, found.partitions, Isolation.READ_UNCOMMITTED)
+        logs = Positions(ends, found.cluster_id, found.topic_ids, epochs=epochs)
         short, missing = behind(known, logs), gone(known, logs, options.pattern)
         try:
             if short or missing:
@@ -111,21 +111,34 @@ async def ends_behind(cluster: Cluster, known: Positions, options: SourceOptions
 
 async def resolve(
     cluster: Cluster, partitions: Sequence[TopicPartition], bound: Bound, options: SourceOptions
-) -> dict[TopicPartition, int]:
-    """The offsets that a bound means now.  Raises BadOption if it does not fit the partitions."""
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """The offsets that a bound means now, and for those of an end the leader epoch, where it is told.
+
+    Raises BadOption if the bound does not fit the partitions.
+    """
     bound.check(partitions)
     if not partitions:
-        return {}
+        return {}, {}
     if bound.timestamp is not None or bound.timestamps:
-        return await _at_times(cluster, {at: bound.time_of(at) for at in partitions}, bound, options)
+        return await _at_times(cluster, {at: bound.time_of(at) for at in partitions}, bound, options), {}
     wanted = {at: bound.by_partition.get(at, bound.otherwise) for at in partitions}
     found = {at: offset for at, offset in wanted.items() if offset >= 0}
-    for which in (EARLIEST, LATEST):
-        rest = [at for at, offset in wanted.items() if offset == which]
-        if rest:
-            answers = await list_offsets(cluster, rest, which, options.isolation)
-            found |= {at: offset for at, (offset, _) in answers.items()}
-    return found
+    firsts = [at for at, offset in wanted.items() if offset == EARLIEST]
+    lasts = [at for at, offset in wanted.items() if offset == LATEST]
+    if firsts:
+        answers = await list_offsets(cluster, firsts, EARLIEST, options.isolation)
+        found |= {at: offset for at, (offset, _) in answers.items()}
+    ends, epochs = await _latest(cluster, lasts, options.isolation) if lasts else ({}, {})
+    return found | ends, epochs
+
+
+async def _latest(
+    cluster: Cluster, partitions: Sequence[TopicPartition], isolation: Isolation
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Where partitions end, and in which leader epoch, where that is told."""
+    answers = await list_offsets_and_epochs(cluster, partitions, LATEST, isolation)
+    epochs = {at: listed.leader_epoch for at, listed in answers.items() if listed.leader_epoch >= 0}
+    return {at: listed.offset for at, listed in answers.items()}, epochs
 
 
 async def _at_times(

@@ -15,6 +15,7 @@ CLUSTER: Final = "@cluster"
 TOPICS: Final = "@topics"
 BEGAN: Final = "@began"
 FIRSTS: Final = "@firsts"
+EPOCHS: Final = "@epochs"
 LARGEST: Final = 2**63 - 1
 """Offset or time of the protocol."""
 LARGEST_PARTITION: Final = 2**31 - 1
@@ -32,6 +33,8 @@ class Positions(NamedTuple):
     """Where the query began, in the end of its first micro-batch: Spark writes down no other place for it."""
     firsts: Mapping[TopicPartition, int] = {}
     """In the end of a micro-batch, where the partitions begin that are read for the first time in it."""
+    epochs: Mapping[TopicPartition, int] = {}
+    """Leader epochs that were seen to lead when the log held all before the offset; where one is known (KIP-320)."""
 
     def encode(self) -> dict[str, Any]:
         """As Spark is given it: what can be written as JSON, the same for the same positions."""
@@ -44,6 +47,8 @@ class Positions(NamedTuple):
             fields[BEGAN] = self.began.encode()
         if self.firsts:
             fields[FIRSTS] = _by_topic(self.firsts)
+        if self.epochs:
+            fields[EPOCHS] = _by_topic(self.epochs)
         return fields
 
     @property
@@ -63,6 +68,7 @@ class Positions(NamedTuple):
             ids,
             None if began is None else cls.decode(began),
             _offsets(fields.get(FIRSTS, {})),
+            _offsets(fields.get(EPOCHS, {})),
         )
 
     def is_in_another_topic(self, name: str, other: Positions) -> bool:

@@ -6,7 +6,7 @@ has more in it (`positions`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 from pyspark.sql.datasource import (
@@ -24,23 +24,25 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from fencepost.client.cluster import Cluster
-from fencepost.client.portal import Portal
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import TopicPartition
 from fencepost.runtime import Clock, SystemClock
 from fencepost.spark.admission import between, is_too_little, limited, split
+from fencepost.spark.asker import Asker
 from fencepost.spark.losses import (
     behind,
+    epochs_of,
     gone,
+    in_doubt,
+    log_was_truncated,
     made_anew,
     offset_is_not_there,
     refusal,
     refusal_of_late,
     remaining,
     topic_was_deleted,
+    truncated,
 )
-from fencepost.spark.offsets import ends_behind, pinned, positions_of, release, report
 from fencepost.spark.options import BadOption, Bound, SourceOptions, parse
 from fencepost.spark.positions import Positions
 
@@ -126,43 +128,6 @@ def _read(options: SourceOptions, schema: StructType, partition: InputPartition)
     return audit_range(*where, *rest) if options.audit else read_range(*where, options.isolation, *rest)
 
 
-class _Asker:
-    """Blocking questions to the cluster."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-        self._portal = Portal("fencepost-spark-source")
-        self._cluster = Cluster(
-            options.bootstrap_servers, client_id="fencepost-spark-source", security=options.security
-        )
-
-    def positions(self, bound: Bound) -> Positions:
-        return self.positions_of([bound])[0]
-
-    def positions_of(self, bounds: Sequence[Bound]) -> list[Positions]:
-        return self._portal.call(positions_of(self._cluster, bounds, self._options))
-
-    def ends_behind(self, known: Positions) -> Positions:
-        return self._portal.call(ends_behind(self._cluster, known, self._options))
-
-    def pinned(self, first: Positions) -> Positions:
-        assert self._options.application_id is not None
-        work = pinned(self._cluster, self._options.application_id, first.offsets)
-        return first._replace(offsets=self._portal.call(work))
-
-    def release(self, partitions: Sequence[TopicPartition]) -> None:
-        assert self._options.application_id is not None
-        self._portal.call(release(self._cluster, self._options.application_id, partitions))
-
-    def report(self, positions: Positions) -> None:
-        assert self._options.group_id is not None
-        self._portal.call(report(self._cluster, self._options.group_id, positions))
-
-    def close(self) -> None:
-        self._portal.call(self._cluster.close())
-        self._portal.close()
-
-
 class BatchReader(DataSourceReader):
     """Reads what lies between the starting and the ending offsets."""
 
@@ -171,7 +136,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        asker = _Asker(self._options)
+        asker = Asker(self._options)
         try:
             bounds = (self._options.start, self._options.end)
             found = asker.positions_of(bounds)
@@ -184,7 +149,7 @@ class BatchReader(DataSourceReader):
         return _read(self._options, self._schema, partition)
 
 
-def _there(asker: _Asker, bound: Bound, found: Positions, options: SourceOptions) -> Positions:
+def _there(asker: Asker, bound: Bound, found: Positions, options: SourceOptions) -> Positions:
     """What was found to be a bound of a batch, no further than the logs go.
 
     Raises BrokerError if offsets that were given are not there: nobody is to wait for what may never come.
@@ -232,11 +197,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._clock = clock or SystemClock()
-        self._asker_: _Asker | None = None
+        self._asker_: Asker | None = None
         self._cap: Positions | None = None
         self._initial: Positions | None = None
         """Where the query begins, if it has no micro-batch yet."""
         self._reported: Positions | None = None
+        self._planned: dict[str, Any] | None = None
+        """The end of the micro-batch that was planned last."""
         self._triggered: int | None = None
         """When the last micro-batch was planned, None before the first one."""
         self._is_released = options.application_id is None
@@ -245,9 +212,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.__dict__ | {"_asker_": None}
 
     @property
-    def _asker(self) -> _Asker:
+    def _asker(self) -> Asker:
         if self._asker_ is None:
-            self._asker_ = _Asker(self._options)
+            self._asker_ = Asker(self._options)
         return self._asker_
 
     def initialOffset(self) -> dict[str, Any]:
@@ -265,7 +232,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         What is lost is found when the first micro-batch is planned, if it is accepted.
         """
-        self._refuse_losses(ended, self._ends(ended))
+        ends = self._ends(ended)
+        self._refuse_losses(ended, ends)
+        if self._options.fail_on_data_loss:
+            self._parted(ended, ends)
         self._refuse_late(ended, first)
         return ended._replace(
             offsets={**first.offsets, **ended.offsets}, topic_ids={**first.topic_ids, **ended.topic_ids}
@@ -297,6 +267,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._ends(before)
         self._refuse_losses(before, ends)
         self._report(before)
+        doubtful, parted = self._parted(before, ends)
+        ends = ends._replace(offsets={**ends.offsets, **parted})
         known = remaining(before, ends)
         firsts = self._firsts(known, ends.offsets)
         # What was deleted since it was looked up had not been read; and a log may have lost its records since.
@@ -311,9 +283,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             end = limited(begin, end, limit.max_rows)
         after = Positions({**known.offsets, **end}, ends.cluster_id, known.topic_ids)
-        if after == before.alone:
+        if after == before.alone._replace(epochs={}):
             return start
-        return after._replace(began=self._initial if before == self._initial else None, firsts=firsts).encode()
+        began = self._initial if before == self._initial else None
+        epochs = epochs_of(after, before, ends, doubtful)
+        self._planned = after._replace(began=began, firsts=firsts, epochs=epochs).encode()
+        return self._planned
+
+    def _parted(
+        self, known: Positions, ends: Positions
+    ) -> tuple[Collection[TopicPartition], dict[TopicPartition, int]]:
+        """Partitions of which it cannot be told now whether they were truncated, and where others were (KIP-320).
+
+        A log that has lost its end, and was written on beyond the position, is known by that alone.  Raises BrokerError
+        if one was, and that is an error.
+        """
+        epochs = in_doubt(known, ends)
+        if not epochs:
+            return (), {}
+        told = self._asker.parted(epochs)
+        parted = truncated(known, told)
+        for at, end in parted.items():
+            if self._options.fail_on_data_loss:
+                raise log_was_truncated(at, known.offsets[at], end)
+        return epochs.keys() - told.keys(), parted
 
     def _waits(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> bool:
         """Whether there is too little for a micro-batch.  What is there when a query is to end is not waited for."""
@@ -346,10 +339,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logs = self._asker.ends_behind(known)
         late = {at: end for at, end in logs.offsets.items() if at in known.offsets and at not in ends.offsets}
         kept = {at: min(known.offsets[at], logs.offsets.get(at, end)) for at, end in (short | late).items()}
-        return logs._replace(offsets={**ends.offsets, **kept})
+        epochs = {at: epoch for at, epoch in ends.epochs.items() if at not in kept}
+        epochs |= {at: epoch for at, epoch in logs.epochs.items() if at in kept}
+        return logs._replace(offsets={**ends.offsets, **kept}, epochs=epochs)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return self._asker.positions(Bound(LATEST)).encode()
+        return self._asker.positions(Bound(LATEST))._replace(epochs={}).encode()
 
     def _firsts(self, known: Positions, end: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Where partitions begin that came later: at no other than 0 unless records are lost, or the topic is new."""
@@ -366,6 +361,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Where the first micro-batch begins is written down with its end only.
         begin = stop.began or Positions.decode(start)
         self._release(begin)
+        if end != self._planned and stop.epochs and self._options.fail_on_data_loss:
+            # It was planned before this process was there.
+            ends = self._asker.positions(Bound(LATEST))
+            for planned in (begin, stop):
+                self._parted(planned, ends)
         anew = made_anew(begin, stop)
         offsets = {at: offset for at, offset in begin.offsets.items() if at.topic not in anew}
         offsets |= {at: offset for at, offset in stop.firsts.items() if at not in offsets}

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 from benchmarks.apache_kafka import ApacheKafka, restartable_apache_kafka
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.compare.two_nodes import skipped_without_kafka
+from tests.spark.test_source import SCHEMA, rows_of
 
 from fencepost.client import Admin, Consumer, LogTruncatedError, Producer, TopicPartition
+from fencepost.client.errors import BrokerError
 from fencepost.protocol.batch import headers
+from fencepost.spark.options import parse
+from fencepost.spark.source import StreamReader
 
 pytestmark = pytest.mark.compare
 READ, KEPT, MORE = 8, 5, 6
@@ -83,3 +88,26 @@ def test_what_was_written_anew_is_read(reset: str, starts_again: bool) -> None:
 
     with skipped_without_kafka(), restartable_apache_kafka() as kafka:
         asyncio.run(scenario(kafka))
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_source_of_spark_that_is_started_again_reads_or_names_what_it_passed_over(fails: bool) -> None:
+    with skipped_without_kafka(), restartable_apache_kafka() as kafka:
+        given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t", "startingOffsets": "earliest"}
+        options = parse(given | {"failOnDataLoss": str(fails)}, streaming=True)
+        asyncio.run(write(kafka.bootstrap, [b"old %d" % n for n in range(READ)]))
+        before = StreamReader(options, SCHEMA)
+        start = before.latestOffset(before.initialOffset(), ReadAllAvailable())
+        before.stop()
+        lose_the_end(kafka)
+        new = [b"new %d" % n for n in range(MORE)]
+        asyncio.run(write(kafka.bootstrap, new))
+        reader = StreamReader(options, SCHEMA)
+        if fails:
+            with pytest.raises(BrokerError, match=f"read to offset {READ}, but lost its records from {KEPT} on since"):
+                reader.latestOffset(start, ReadAllAvailable())
+        else:
+            there = reader.latestOffset(start, ReadAllAvailable())
+            parts = reader.partitions(there, reader.latestOffset(there, ReadAllAvailable()))
+            assert [row.value for row in rows_of(reader, parts, "t")] == new
+        reader.stop()

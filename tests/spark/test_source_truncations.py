@@ -1,0 +1,262 @@
+"""Logs that lose their end and are written on, under a stream that has read what they lost (KIP-320)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from tests.broker.metadata.test_leader_epoch import cut
+from tests.spark.test_source import SCHEMA, rows_of
+
+from fencepost.broker import running_broker
+from fencepost.client.blocking import Producer
+from fencepost.client.errors import BrokerError
+from fencepost.log.leader_epochs import assigned, end_offset_for_epoch
+from fencepost.protocol.messages.list_offsets import EARLIEST
+from fencepost.protocol.types import TopicPartition
+from fencepost.spark.committed import Verdict, judge
+from fencepost.spark.options import Bound, parse
+from fencepost.spark.positions import Positions
+from fencepost.spark.progress import Progress
+from fencepost.spark.source import Range, StreamReader
+
+
+@dataclass
+class Log:
+    """A partition: what stands in it, and the leader epochs that its leader knows."""
+
+    records: list[int] = field(default_factory=list)
+    epoch: int = 0
+    starts: list[tuple[int, int]] = field(default_factory=list)
+
+    def append(self, records: Sequence[int]) -> None:
+        self.starts = assigned(self.starts, self.epoch, len(self.records))
+        self.records += records
+
+    def elect(self, end: int) -> None:
+        """A new leader, which has no more than the first `end` records."""
+        del self.records[end:]
+        self.starts = [each for each in self.starts if each[1] < len(self.records)]
+        self.epoch += 1
+
+
+class Cluster:
+    """Its answers, as those of `asker.Asker`."""
+
+    def __init__(self) -> None:
+        self.logs = [Log(), Log()]
+
+    def positions(self, bound: Bound) -> Positions:
+        if bound.otherwise == EARLIEST:
+            return self._positions([0, 0], {})
+        epochs = {TopicPartition("t", n): log.epoch for n, log in enumerate(self.logs)}
+        return self._positions([len(log.records) for log in self.logs], epochs)
+
+    def _positions(self, offsets: Sequence[int], epochs: Mapping[TopicPartition, int]) -> Positions:
+        places = {TopicPartition("t", n): offset for n, offset in enumerate(offsets)}
+        return Positions(places, "c", {"t": "id"}, epochs=epochs)
+
+    def ends_behind(self, known: Positions) -> Positions:  # noqa: ARG002
+        return self.positions(Bound(-1))
+
+    def parted(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found = {}
+        for at, epoch in epochs.items():
+            log = self.logs[at.partition]
+            found[at] = end_offset_for_epoch(epoch, log.epoch, log.starts, 0, len(log.records))[1]
+        return {at: end for at, end in found.items() if end >= 0}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Query:
+    """What Spark does: it writes down where a micro-batch ends, then has it read; after a restart it reads it again."""
+
+    def __init__(self, cluster: Cluster, fails: bool, most: int | None) -> None:
+        self.cluster, self.fails = cluster, fails
+        self._limit: ReadLimit = ReadAllAvailable() if most is None else ReadMaxRows(most)
+        self.log: list[dict[str, Any]] = []
+        self.rows: dict[int, list[int]] = {}
+        """Of each micro-batch, as it came last."""
+        self.furthest = [0, 0]
+        """Up to where each partition was planned."""
+        self.restart()
+
+    def restart(self) -> None:
+        given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t", "startingOffsets": "earliest"}
+        options = parse(given | {"failOnDataLoss": str(self.fails)}, streaming=True)
+        self._reader = StreamReader(options, SCHEMA)
+        self._reader._asker_ = self.cluster  # type: ignore[assignment]
+        self._initial = self._reader.initialOffset()
+
+    def plan(self) -> bool:
+        """Whether there is something to read, or was planned and not read."""
+        if len(self.log) > len(self.rows):
+            return True
+        start = self.log[-1] if self.log else self._initial
+        end = json.loads(json.dumps(self._reader.latestOffset(start, self._limit)))
+        if end == start:
+            return False
+        self.log.append(end)
+        self.furthest = [max(each, end["t"][str(n)]) for n, each in enumerate(self.furthest)]
+        return True
+
+    def read(self) -> None:
+        """What was planned, as the log has it by now."""
+        if len(self.log) == len(self.rows):
+            return
+        rows: list[int] = []
+        for part in self._reader.partitions(self.log[-2] if len(self.log) > 1 else self._initial, self.log[-1]):
+            assert isinstance(part, Range)
+            log = self.cluster.logs[part.at.partition].records
+            if self.fails and len(log) < part.end:
+                raise BrokerError(1, "records are gone")
+            rows += log[part.start : part.end]
+        self.rows[len(self.log)] = rows
+
+    def drain(self) -> None:
+        while self.plan():
+            self.read()
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(0, 1), st.integers(1, 6)),
+        st.tuples(st.just("elect"), st.integers(0, 1), st.integers(0, 6)),
+        st.tuples(st.sampled_from(["plan", "read", "restart"]), st.just(0), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=400)
+@given(STEPS, st.booleans(), st.sampled_from([None, 3]))
+def test_what_was_written_where_a_log_was_truncated_is_read_or_the_loss_is_named(
+    steps: list[tuple[str, int, int]], fails: bool, most: int | None
+) -> None:
+    cluster, number, lost = Cluster(), 0, False
+    query = Query(cluster, fails, most)
+    try:
+        for step, which, count in steps:
+            log = cluster.logs[which]
+            if step == "append":
+                log.append(range(number, number + count))
+                number += count
+            elif step == "elect":
+                log.elect(max(len(log.records) - count, 0))
+                lost = lost or len(log.records) < query.furthest[which]
+            else:
+                getattr(query, step)()
+        # What a truncated log was given since may be less than it lost: then that is seen by its end.
+        query.drain()
+    except BrokerError:
+        assert fails and lost
+        return
+    rows = [row for batch in query.rows.values() for row in batch]
+    there = [row for log in cluster.logs for row in log.records]
+    if not lost:
+        assert sorted(rows) == sorted(there)
+    assert set(there) <= set(rows)
+    assert not (fails and lost)
+
+
+def test_a_leader_that_lost_nothing_is_no_loss_and_makes_no_micro_batch() -> None:
+    cluster = Cluster()
+    query = Query(cluster, True, None)
+    cluster.logs[0].append([1, 2])
+    query.drain()
+    batches = len(query.log)
+    cluster.logs[0].elect(2)
+    query.restart()
+    query.drain()
+    assert len(query.log) == batches
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_node_that_lost_the_end_of_a_log_and_was_written_to_since(
+    tmp_path: Path, fails: bool, restarted: bool
+) -> None:
+    def write(address: str, values: str) -> None:
+        with Producer(address) as producer:
+            for value in values:
+                producer.send("t", value.encode(), partition=0).result()
+
+    with running_broker(data=tmp_path / "data", flush="os") as broker:
+        address = broker.bootstrap_servers
+        given = {"kafka.bootstrap.servers": address, "subscribe": "t", "startingOffsets": "earliest"}
+        options = given | {"failOnDataLoss": str(fails)}
+        write(address, "abcd")
+        reader = StreamReader(parse(options, streaming=True), SCHEMA)
+        start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        shutil.copytree(tmp_path / "data", tmp_path / "left")
+    cut(tmp_path / "left", "t", 2)
+    with running_broker(data=tmp_path / "left", flush="os", listen=address):
+        write(address, "CDEF")
+        if restarted:
+            reader.stop()
+            reader = StreamReader(parse(options, streaming=True), SCHEMA)
+        if fails:
+            with pytest.raises(BrokerError, match="t-0 was read to offset 4, but lost its records from 2 on since"):
+                reader.latestOffset(start, ReadAllAvailable())
+        else:
+            there = reader.latestOffset(start, ReadAllAvailable())
+            parts = reader.partitions(there, reader.latestOffset(there, ReadAllAvailable()))
+            assert [row.value for row in rows_of(reader, parts, "t")] == [b"C", b"D", b"E", b"F"]
+        reader.stop()
+
+
+def test_the_error_says_where_the_log_was_truncated_and_how_to_go_on() -> None:
+    cluster = Cluster()
+    query = Query(cluster, True, None)
+    cluster.logs[0].append(range(8))
+    query.drain()
+    cluster.logs[0].elect(5)
+    cluster.logs[0].append(range(8, 20))
+    said = 't-0 was read to offset 8, but lost its records from 5 on since.*"failOnDataLoss", "false".*to go on from 5'
+    with pytest.raises(BrokerError, match=said):
+        query.plan()
+
+
+@given(st.dictionaries(st.integers(0, 3), st.integers(0, 5)), st.dictionaries(st.integers(0, 3), st.integers(0, 5)))
+def test_a_checkpoint_of_a_version_before_epochs_is_read_and_one_with_them_by_that(
+    offsets: dict[int, int], epochs: dict[int, int]
+) -> None:
+    """What they mean besides is the same."""
+    old = Positions({TopicPartition("t", n): offset for n, offset in offsets.items()}, "c", {"t": "id"})
+    new = old._replace(epochs={TopicPartition("t", n): epoch for n, epoch in epochs.items()})
+    assert Positions.decode(old.encode()) == old and Positions.decode(new.encode()) == new
+    assert {name: field for name, field in new.encode().items() if name != "@epochs"} == old.encode()
+
+
+@pytest.mark.parametrize(("before", "now"), [(0, 1), (1, 0), (None, 1), (1, None)])
+def test_a_micro_batch_is_known_by_its_offsets_whichever_leader_they_were_seen_under(
+    before: int | None, now: int | None
+) -> None:
+    """As it was planned twice: the checkpoint lost its last files, and another leader was elected."""
+
+    def end(offset: int, epoch: int | None) -> dict[str, Any]:
+        at = TopicPartition("t", 0)
+        began = Positions({at: 0}, "c", epochs={} if epoch is None else {at: epoch})
+        return began._replace(offsets={at: offset}, began=began).encode()
+
+    def batch(number: int, ends: Any, starts: Any = ()) -> Progress:
+        return Progress.of("q", number, ends, starts)
+
+    last = batch(0, [end(5, before)])
+    assert judge("a", last, batch(0, [end(5, now)]), False).verdict is Verdict.SKIP
+    assert judge("a", last, batch(0, [end(6, now)]), False).verdict is Verdict.REFUSE
+    assert judge("a", last, batch(1, [end(9, now)], [end(5, now)]), False).verdict is Verdict.WRITE
+    assert judge("a", last, batch(1, [end(9, now)], [end(4, now)]), False).verdict is Verdict.REFUSE
+    goes_on = Progress.of("another", 0, [end(9, now) | {"@began": end(5, now)}])
+    ended = batch(3, [{name: field for name, field in end(5, before).items() if name != "@began"}])
+    assert judge("a", ended, goes_on, False, resume=True).verdict is Verdict.WRITE
