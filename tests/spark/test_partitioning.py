@@ -23,4 +23,5 @@ def test_every_value_is_hashed_as_kafka_does(values: list[bytes | None], skipped
     assert vectorised(array).tolist() == due
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partitioning, "_compiled_murmur2", None)
+        patch.setattr(partitioning, "_AT_ONCE", 8)
         assert vectorised(array).tolist() == due
