@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -22,11 +22,14 @@ from fencepost.client.errors import BrokerError
 from fencepost.log.leader_epochs import assigned, end_offset_for_epoch
 from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.types import TopicPartition
+from fencepost.spark.asker import Asker
 from fencepost.spark.committed import Verdict, judge
 from fencepost.spark.options import Bound, parse
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress
 from fencepost.spark.source import Range, StreamReader
+
+_MOST_BATCHES: Final = 200
 
 
 @dataclass
@@ -40,6 +43,10 @@ class Log:
     def append(self, records: Sequence[int]) -> None:
         self.starts = assigned(self.starts, self.epoch, len(self.records))
         self.records += records
+
+    def copy(self) -> Log:
+        """A copy of it, to put back."""
+        return Log([*self.records], self.epoch, [*self.starts])
 
     def elect(self, end: int) -> None:
         """A new leader, which has no more than the first `end` records."""
@@ -124,8 +131,11 @@ class Query:
         self.rows[len(self.log)] = rows
 
     def drain(self) -> None:
-        while self.plan():
+        for _ in range(_MOST_BATCHES):
+            if not self.plan():
+                return
             self.read()
+        raise AssertionError("it plans micro-batches without end")
 
 
 STEPS = st.lists(
@@ -213,6 +223,38 @@ def test_a_node_that_lost_the_end_of_a_log_and_was_written_to_since(
             parts = reader.partitions(there, reader.latestOffset(there, ReadAllAvailable()))
             assert [row.value for row in rows_of(reader, parts, "t")] == [b"C", b"D", b"E", b"F"]
         reader.stop()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_log_that_was_put_back_and_is_longer_by_now_is_a_loss(fails: bool) -> None:
+    """Its leader epoch goes back, too, and tells nothing of where it was put back."""
+    cluster = Cluster()
+    query = Query(cluster, fails, None)
+    cluster.logs[0].append(range(3))
+    copy = cluster.logs[0].copy()
+    cluster.logs[0].elect(3)
+    cluster.logs[0].append(range(3, 6))
+    query.drain()
+    cluster.logs[0] = copy
+    copy.append(range(6, 16))
+    if fails:
+        with pytest.raises(BrokerError, match="t-0 was read under leader epoch 1, and its leader knows earlier ones"):
+            query.plan()
+    else:
+        query.drain()
+        assert query.log[-1]["@epochs"] == {"t": {"0": 0, "1": 0}}
+
+
+def test_a_leader_is_asked_for_some_time_whether_it_knows_of_a_leader_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.spark.offsets._CATCHES_UP_WITHIN_MS", 100)
+    with running_broker(flush="os") as broker:
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send("t", b"a", partition=0).result()
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "t"}
+        asker, at = Asker(parse(given, streaming=True)), TopicPartition("t", 0)
+        assert asker.positions(Bound(-1)).epochs == {at: 0}
+        assert (asker.parted({at: 0}), asker.parted({at: 1})) == ({at: 1}, {})
+        asker.close()
 
 
 def test_the_error_says_where_the_log_was_truncated_and_how_to_go_on() -> None:

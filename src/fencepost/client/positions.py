@@ -37,6 +37,7 @@ from fencepost.protocol.types import Isolation, TopicPartition
 logger = logging.getLogger(__name__)
 
 _MOST_NAMED: Final = 5
+_ANYWHERE: Final = 2**63 - 1
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "error": None}
 _ISOLATIONS: Final = {
     "read_committed": Isolation.READ_COMMITTED,
@@ -334,7 +335,8 @@ class _Asking:
 async def ends_of_epochs(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Where the last record ends that is of a leader epoch, or of an earlier one, as the logs are now (KIP-320).
 
-    Without partitions whose leader does not know that epoch.  Raises BrokerError, TimedOutError.
+    Without partitions whose leader knows earlier ones only.  No record is beyond the end where a broker does not serve
+    the question.  Raises BrokerError, TimedOutError.
     """
     deadline = cluster.deadline("looking up where leader epochs ended")
     found: dict[TopicPartition, int] = {}
@@ -345,7 +347,7 @@ async def ends_of_epochs(cluster: Cluster, epochs: Mapping[TopicPartition, int])
             try:
                 found |= await deadline.within(_ends_of_epochs(cluster, node, {at: epochs[at] for at in led}))
             except UnsupportedByBrokerError:
-                found |= dict.fromkeys(led, -1)
+                found |= dict.fromkeys(led, _ANYWHERE)
             except (ConnectionLostError, UnreachableError) as lost:
                 because = lost
         left = [at for at in rest if at not in found]

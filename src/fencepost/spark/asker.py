@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
-from fencepost.client.positions import ends_of_epochs
 from fencepost.protocol.types import TopicPartition
-from fencepost.spark.offsets import ends_behind, pinned, positions_of, release, report
+from fencepost.spark.offsets import ends_behind, parted, pinned, positions_of, release, report
 from fencepost.spark.options import Bound, SourceOptions
 from fencepost.spark.positions import Positions
 
@@ -33,7 +32,7 @@ class Asker:
         return self._portal.call(ends_behind(self._cluster, known, self._options))
 
     def parted(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return self._portal.call(ends_of_epochs(self._cluster, epochs))
+        return self._portal.call(parted(self._cluster, epochs))
 
     def pinned(self, first: Positions) -> Positions:
         assert self._options.application_id is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from fencepost.client.errors import BrokerError
 from fencepost.protocol.errors import ErrorCode
@@ -47,21 +47,10 @@ def truncated(known: Positions, parted: Mapping[TopicPartition, int]) -> dict[To
     return {at: end for at, end in sorted(parted.items()) if end < known.offsets.get(at, end)}
 
 
-def epochs_of(
-    after: Positions, before: Positions, ends: Positions, doubtful: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """The leader epochs of the positions after a micro-batch; `ends`: what was looked up for it, with their leaders.
-
-    `doubtful`: where it could not be told whether the log was truncated.  There the position keeps what it had, so that
-    it is asked again, unless it has lost its place anyway.
-    """
-    kept = {at for at in doubtful if ends.offsets.get(at, 0) >= before.offsets[at]}
-    found = {}
-    for at in after.offsets:
-        epoch = (before if at in kept or at not in ends.offsets else ends).epochs.get(at)
-        if epoch is not None:
-            found[at] = epoch
-    return found
+def epochs_of(after: Positions, before: Positions, ends: Positions) -> dict[TopicPartition, int]:
+    """The leader epochs of the positions after a micro-batch; `ends`: what was looked up for it, with their leaders."""
+    epochs = {at: epoch for at, epoch in before.epochs.items() if at not in ends.offsets} | {**ends.epochs}
+    return {at: epoch for at, epoch in sorted(epochs.items()) if at in after.offsets}
 
 
 def gone(known: Positions, ends: Positions, pattern: str | None) -> list[str]:
@@ -156,6 +145,16 @@ def log_was_truncated(at: TopicPartition, position: int, parted: int) -> BrokerE
         f"{at.topic}-{at.partition} was read to offset {position}, but lost its records from {parted} on since, as by "
         "a power loss or the election of a leader that had less: what was written in their place was not read. "
         f'Set .option("failOnDataLoss", "false") to go on from {parted}',
+    )
+
+
+def leader_epoch_went_back(at: TopicPartition, epoch: int) -> BrokerError:
+    """A partition is led in an earlier epoch than it was, which only a copy that was put back does."""
+    return BrokerError(
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        f"{at.topic}-{at.partition} was read under leader epoch {epoch}, and its leader knows earlier ones only: the "
+        "cluster was put back from an older copy, and records that this query has read, or was to read, may be lost. "
+        f"{_WAY_ON}",
     )
 
 

@@ -13,7 +13,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ClientError, TimedOutError
 from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
-from fencepost.client.positions import list_offsets, list_offsets_and_epochs
+from fencepost.client.positions import ends_of_epochs, list_offsets, list_offsets_and_epochs
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
@@ -107,6 +107,25 @@ async def ends_behind(cluster: Cluster, known: Positions, options: SourceOptions
         except TimedOutError:
             pass
         return logs
+
+
+async def parted(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Where these leader epochs, and earlier ones, end in the logs.
+
+    Without those of which a leader does not know: for some time it may be one that leads no more.
+    """
+    deadline = cluster.deadline("looking for leaders that know of leader epochs", _CATCHES_UP_WITHIN_MS)
+    while True:
+        told = await ends_of_epochs(cluster, epochs)
+        try:
+            if len(told) < len(epochs):
+                for at in epochs.keys() - told.keys():
+                    cluster.forget_topic(at.topic)
+                await deadline.pause(f"{len(epochs) - len(told)} of {len(epochs)} are not known")
+                continue
+        except TimedOutError:
+            pass
+        return told
 
 
 async def resolve(

@@ -6,7 +6,7 @@ has more in it (`positions`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 from pyspark.sql.datasource import (
@@ -34,6 +34,7 @@ from fencepost.spark.losses import (
     epochs_of,
     gone,
     in_doubt,
+    leader_epoch_went_back,
     log_was_truncated,
     made_anew,
     offset_is_not_there,
@@ -267,8 +268,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._ends(before)
         self._refuse_losses(before, ends)
         self._report(before)
-        doubtful, parted = self._parted(before, ends)
-        ends = ends._replace(offsets={**ends.offsets, **parted})
+        ends = ends._replace(offsets={**ends.offsets, **self._parted(before, ends)})
         known = remaining(before, ends)
         firsts = self._firsts(known, ends.offsets)
         # What was deleted since it was looked up had not been read; and a log may have lost its records since.
@@ -286,27 +286,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if after == before.alone._replace(epochs={}):
             return start
         began = self._initial if before == self._initial else None
-        epochs = epochs_of(after, before, ends, doubtful)
+        epochs = epochs_of(after, before, ends)
         self._planned = after._replace(began=began, firsts=firsts, epochs=epochs).encode()
         return self._planned
 
-    def _parted(
-        self, known: Positions, ends: Positions
-    ) -> tuple[Collection[TopicPartition], dict[TopicPartition, int]]:
-        """Partitions of which it cannot be told now whether they were truncated, and where others were (KIP-320).
+    def _parted(self, known: Positions, ends: Positions) -> dict[TopicPartition, int]:
+        """Where logs were truncated that are written on by now, before the position (KIP-320).
 
-        A log that has lost its end, and was written on beyond the position, is known by that alone.  Raises BrokerError
-        if one was, and that is an error.
+        Raises BrokerError for one, and for a log that was put back, if that is an error.
         """
         epochs = in_doubt(known, ends)
-        if not epochs:
-            return (), {}
-        told = self._asker.parted(epochs)
+        told = self._asker.parted(epochs) if epochs else {}
         parted = truncated(known, told)
-        for at, end in parted.items():
-            if self._options.fail_on_data_loss:
+        if self._options.fail_on_data_loss:
+            for at, end in parted.items():
                 raise log_was_truncated(at, known.offsets[at], end)
-        return epochs.keys() - told.keys(), parted
+            for at in epochs.keys() - told.keys():
+                raise leader_epoch_went_back(at, epochs[at])
+        return parted
 
     def _waits(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> bool:
         """Whether there is too little for a micro-batch.  What is there when a query is to end is not waited for."""
