@@ -6,6 +6,7 @@ import re
 import shutil
 import threading
 import time
+import traceback
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,6 +125,8 @@ def test_the_last_line_of_an_error_says_which_option_of_a_stream_is_amiss(spark:
     said = str(refused.value).split("=== Streaming Query ===")[0].strip().splitlines()
     lines = [line for line in said if line.strip() and "SQLSTATE" not in line]
     assert lines[-1].endswith("BadOption: maxOffsetsPerTrigger=0: it must be 1 or more")
+    printed = "".join(traceback.format_exception(refused.value)).rstrip().splitlines()
+    assert printed[-1] == lines[-1]
 
 
 def test_a_query_that_has_ended_holds_nothing(spark: SparkSession, place: Place) -> None:

@@ -80,10 +80,14 @@ def write_stream(
     topic; without a column topic all go to `topic`, with one name all of them in `topics`.  `trigger` is what
     `DataStreamWriter.trigger` takes, as {"availableNow": True}.  `options` are those of `Sink`.
 
+    Where the query ends of an error, the last line of what its `awaitTermination` raises is the sentence that says why.
+
     The rows of a micro-batch must be the same when it is computed again: with uuid(), rand() or the current time in
     the plan it is still committed once, but as one of several versions.
     """
     refuse_connect(df)
+    from fencepost.spark.explained import ExplainedQuery
+
     names = [topic] if topic is not None else list(topics)
     sink = Sink(application_id, bootstrap_servers, names, **options)
     writer = df.writeStream.foreachBatch(foreach_batch(sink, checkpoint_location, topic=topic, transform=transform))
@@ -92,7 +96,7 @@ def write_stream(
         writer = writer.queryName(query_name)
     if trigger is not None:
         writer = writer.trigger(**trigger)
-    query = writer.start()
+    query = ExplainedQuery(writer.start()._jsq)
     in_background(partial(_close_after, query, sink), f"fencepost-until-end-of-{application_id}")
     return query
 

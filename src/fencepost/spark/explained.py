@@ -1,0 +1,53 @@
+"""Queries whose error ends with the sentence that says what went wrong.
+
+Spark puts that in the middle of its own message, between a traceback and the plan of the query.  Python prints the
+notes of an exception last.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+_ABOUT_THE_QUERY: Final = "=== Streaming Query ==="
+"""What stands before the plan of a query."""
+_STATE: Final = re.compile(r"(?: *SQLSTATE: \w+)+ *$")
+_OF_PYTHON: Final = re.compile(r"[\w.]*\b[A-Z]\w*: \S")
+"""A line in which a traceback says what was raised."""
+_OF_SPARK: Final = "terminated with exception: "
+
+
+class ExplainedQuery(StreamingQuery):
+    """A query of Spark.  The exceptions of its `awaitTermination` and `processAllAvailable` have a note (PEP 678)."""
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:
+        try:
+            return super().awaitTermination(timeout)
+        except StreamingQueryException as error:
+            raise _with_a_note(error) from None
+
+    def processAllAvailable(self) -> None:
+        try:
+            super().processAllAvailable()
+        except StreamingQueryException as error:
+            raise _with_a_note(error) from None
+
+
+def _with_a_note(error: StreamingQueryException) -> StreamingQueryException:
+    sentence = sentence_of(str(error))
+    if sentence is not None:
+        error.add_note(sentence)
+    return error
+
+
+def sentence_of(message: str) -> str | None:
+    """What a query ended of, from Spark's message: what Python raised, else what Spark says first; None: neither."""
+    said = [_STATE.sub("", line) for line in message.split(_ABOUT_THE_QUERY)[0].splitlines()]
+    raised = [line for line in said if _OF_PYTHON.match(line) and not line.startswith("pyspark.errors.")]
+    if raised:
+        return raised[-1]
+    first = said[0].partition(_OF_SPARK)[2] if said else ""
+    return first or None
