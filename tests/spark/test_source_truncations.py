@@ -24,6 +24,7 @@ from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.types import TopicPartition
 from fencepost.spark.asker import Asker
 from fencepost.spark.committed import Verdict, judge
+from fencepost.spark.losses import epochs_of
 from fencepost.spark.options import Bound, parse
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress
@@ -177,6 +178,30 @@ def test_what_was_written_where_a_log_was_truncated_is_read_or_the_loss_is_named
         assert sorted(rows) == sorted(there)
     assert set(there) <= set(rows)
     assert not (fails and lost)
+
+
+@pytest.mark.parametrize("end", [2, 5])
+def test_a_micro_batch_that_was_planned_before_a_truncation_is_not_read_after_a_restart(end: int) -> None:
+    """Whether what it begins at is gone, or only some of it: other rows would be written."""
+    cluster = Cluster()
+    query = Query(cluster, True, None)
+    cluster.logs[0].append(range(3))
+    query.drain()
+    cluster.logs[0].append(range(3, 6))
+    assert query.plan()
+    cluster.logs[0].elect(end)
+    cluster.logs[0].append(range(6, 16))
+    query.restart()
+    with pytest.raises(BrokerError, match=f"lost its records from {end} on since"):
+        query.read()
+
+
+def test_a_position_keeps_its_leader_epoch_while_nobody_looks_it_up() -> None:
+    """As one of a partition that is not read for a while."""
+    one, two = TopicPartition("t", 0), TopicPartition("t", 1)
+    before = Positions({one: 3, two: 4}, epochs={one: 1, two: 1})
+    ends = Positions({one: 9}, epochs={one: 2, TopicPartition("u", 0): 2})
+    assert epochs_of(Positions({one: 5, two: 4}), before, ends) == {one: 2, two: 1}
 
 
 def test_a_leader_that_lost_nothing_is_no_loss_and_makes_no_micro_batch() -> None:
