@@ -17,7 +17,7 @@ from tests.client.secured import CERTIFICATES, Front, listening_in_a_thread, ser
 
 from fencepost.broker import Broker, running_broker
 from fencepost.client.blocking import Consumer, Producer
-from fencepost.spark import Sink, resume_offsets, write_stream
+from fencepost.spark import Sink, local_session, resume_offsets, write_stream
 from fencepost.spark.options import BadOption, parse
 from fencepost.spark.security import KNOWN, REFUSED, TokenFunction, check_names, parse_jaas, parse_security
 from fencepost.spark.tasks import Task
@@ -212,6 +212,43 @@ def test_every_option_is_on_the_page() -> None:
 
 # Through Spark
 
+LOG4J = """
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %p %c: %m%n%ex
+"""
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark keeps its log, of level INFO, and the log of its events."""
+    return tmp_path_factory.mktemp("logged")
+
+
+@pytest.fixture(scope="module")
+def spark(logged: Path) -> Iterator[SparkSession]:
+    (logged / "log4j2.properties").write_text(LOG4J.format(log=logged / "driver.log"))
+    config = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logged}/log4j2.properties",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": str(logged),
+    }
+    session = local_session("secrets", 2, config)
+    session.sparkContext.setLogLevel("INFO")
+    yield session
+    session.stop()
+
+
+def written_down(logged: Path) -> str:
+    return "".join(file.read_text("latin-1") for file in logged.rglob("*") if file.is_file())
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
@@ -239,7 +276,12 @@ def secured(password: str = HERS) -> dict[str, str]:
 
 
 def test_a_stream_reads_and_writes_through_tls_and_sasl_and_shows_no_secret(
-    spark: SparkSession, front: Front, broker: Broker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    front: Front,
+    broker: Broker,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    logged: Path,
 ) -> None:
     servers = f"127.0.0.1:{front.port}"
     with Producer(broker.bootstrap_servers) as producer:
@@ -279,7 +321,9 @@ def test_a_stream_reads_and_writes_through_tls_and_sasl_and_shows_no_secret(
     checkpoint = "".join(file.read_text("latin-1") for file in (tmp_path / "checkpoint").rglob("*") if file.is_file())
     output = "".join(capfd.readouterr())
     assert "Physical Plan" in output
-    for text in (output, repr(query.lastProgress), repr(query.recentProgress), checkpoint, told):
+    logs = written_down(logged)
+    assert "SparkListenerSQLExecutionStart" in logs and "INFO org.apache.spark" in logs
+    for text in (output, repr(query.lastProgress), repr(query.recentProgress), checkpoint, told, logs):
         assert HERS not in text
 
 
@@ -303,7 +347,9 @@ def test_the_pipeline_of_the_page_copies_the_rows(
         assert {next(consumer).value for _ in range(2)} == {b"first", b"-10"}
 
 
-def test_a_query_that_is_not_let_in_says_so_with_the_options_name(spark: SparkSession, front: Front) -> None:
+def test_a_query_that_is_not_let_in_says_so_with_the_options_name(
+    spark: SparkSession, front: Front, logged: Path
+) -> None:
     wrong = secured("no secret of hers")
     reader = (
         spark.read.format("fencepost").options(**wrong).option("kafka.bootstrap.servers", f"127.0.0.1:{front.port}")
@@ -311,6 +357,8 @@ def test_a_query_that_is_not_let_in_says_so_with_the_options_name(spark: SparkSe
     with pytest.raises(Exception, match=r"check kafka\.sasl\.jaas\.config") as refused:
         reader.option("subscribe", "plain-in").load().collect()
     assert "AuthenticationError" in str(refused.value) and "no secret of hers" not in str(refused.value)
+    logs = written_down(logged)
+    assert "AuthenticationError" in logs and "no secret of hers" not in logs
     assert len(front.refusals) <= 2
 
 
