@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from fencepost.client.cluster import Cluster, TopicView
-from fencepost.client.errors import ConnectionLostError
+from fencepost.client.errors import ConnectionLostError, UnsupportedByBrokerError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group import Group
 from fencepost.client.group_offsets import GroupOffsets
@@ -167,6 +167,17 @@ async def read(cluster: Cluster) -> None:
 
 def hang_up() -> None:
     raise ConnectionLostError("gone")
+
+
+class Old(Moving):
+    """Nodes that do not serve what they are asked."""
+
+    async def call(self, node: int, message: Any, **_: object) -> Any:
+        raise UnsupportedByBrokerError(f"node {node} does not serve {message}")
+
+
+def test_no_record_is_behind_a_leader_epoch_of_a_node_that_does_not_tell() -> None:
+    assert asyncio.run(ends_of_epochs(cast(Cluster, Old()), {AT: 3})) == {AT: 2**63 - 1}
 
 
 @pytest.mark.parametrize("goodbye", [lambda: None, hang_up], ids=["says so", "hangs up"])

@@ -20,11 +20,11 @@ from fencepost.broker import running_broker
 from fencepost.client.blocking import Producer
 from fencepost.client.errors import BrokerError
 from fencepost.log.leader_epochs import assigned, end_offset_for_epoch
-from fencepost.protocol.messages.list_offsets import EARLIEST
+from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import TopicPartition
 from fencepost.spark.asker import Asker
 from fencepost.spark.committed import Verdict, judge
-from fencepost.spark.losses import epochs_of
+from fencepost.spark.losses import epochs_of, in_doubt
 from fencepost.spark.options import Bound, parse
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress
@@ -280,6 +280,79 @@ def test_a_leader_is_asked_for_some_time_whether_it_knows_of_a_leader_epoch(monk
         assert asker.positions(Bound(-1)).epochs == {at: 0}
         assert (asker.parted({at: 0}), asker.parted({at: 1})) == ({at: 1}, {})
         asker.close()
+
+
+def test_a_leader_that_leads_no_more_is_asked_again_and_then_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    at, answers = TopicPartition("t", 0), [{}, {}, {TopicPartition("t", 0): 7}]
+
+    async def told(*_: Any) -> dict[TopicPartition, int]:
+        return answers.pop(0)
+
+    monkeypatch.setattr("fencepost.spark.offsets.ends_of_epochs", told)
+    asker = Asker(parse({"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"}, streaming=True))
+    assert asker.parted({at: 3}) == {at: 7}
+    asker.close()
+
+
+class Elected(Cluster):
+    """Another leader is elected between two questions; of t-0 no more than `shown` may be read at first."""
+
+    def __init__(self, shown: int) -> None:
+        super().__init__()
+        self._shown = shown
+
+    def positions(self, bound: Bound) -> Positions:
+        found = super().positions(bound)
+        return found._replace(offsets={**found.offsets, TopicPartition("t", 0): self._shown})
+
+    def ends_behind(self, known: Positions) -> Positions:
+        for log in self.logs:
+            log.elect(len(log.records))
+        return super().positions(Bound(LATEST)) if known else known
+
+
+def test_a_position_has_the_leader_epoch_under_which_its_end_was_seen() -> None:
+    cluster = Elected(3)
+    cluster.logs[0].append(range(5))
+    cluster.logs[1].append(range(9))
+    query = Query(cluster, True, None)
+    start = Positions({TopicPartition("t", 0): 5, TopicPartition("t", 1): 2}, "c", {"t": "id"}).encode()
+    after = query._reader.latestOffset(start, ReadAllAvailable())
+    assert (after["t"], after["@epochs"]) == ({"0": 5, "1": 9}, {"t": {"0": 1, "1": 0}})
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_query_that_goes_on_from_a_committed_batch_is_told_what_was_lost_since(fails: bool) -> None:
+    cluster = Cluster()
+    cluster.logs[0].append(range(5))
+    ended = cluster.positions(Bound(LATEST))
+    cluster.logs[0].elect(3)
+    cluster.logs[0].append(range(5, 15))
+    given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t", "failOnDataLoss": str(fails)}
+    reader = StreamReader(parse(given | {"startingOffsets": json.dumps(ended.encode())}, streaming=True), SCHEMA)
+    reader._asker_ = cluster  # type: ignore[assignment]
+    if fails:
+        with pytest.raises(BrokerError, match="t-0 was read to offset 5, but lost its records from 3 on since"):
+            reader.initialOffset()
+    else:
+        assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable())["t"] == {"0": 3, "1": 0}
+
+
+def test_a_topic_that_was_made_anew_is_named_as_that_whatever_its_leader_epochs_say() -> None:
+    known = Positions({TopicPartition("t", 0): 5}, "c", {"t": "old"}, epochs={TopicPartition("t", 0): 3})
+    now = Positions({TopicPartition("t", 0): 9}, "c", {"t": "new"}, epochs={TopicPartition("t", 0): 1})
+    assert in_doubt(known, now) == {}
+
+
+def test_where_a_query_began_has_no_leader_epoch_if_it_was_kept_from_an_earlier_start() -> None:
+    """Other leaders may have been elected since that was seen."""
+    with running_broker(flush="os") as broker:
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send("t", b"a", partition=0).result()
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "t", "startingOffsets": "latest"}
+        reader = StreamReader(parse(given | {"applicationId": "pinned"}, streaming=True), SCHEMA)
+        assert "@epochs" not in reader.initialOffset()
+        reader.stop()
 
 
 def test_the_error_says_where_the_log_was_truncated_and_how_to_go_on() -> None:
