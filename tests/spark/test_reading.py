@@ -15,7 +15,9 @@ from fencepost.client.blocking import Admin, Producer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError
 from fencepost.client.fetch_requests import fetch_partition
+from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.messages import FetchRequest, FetchResponse
+from fencepost.protocol.record_columns import record_batches
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark import reading as reading_module
 from fencepost.spark.reading import read_range
@@ -82,6 +84,25 @@ def test_a_range_behind_the_end_of_its_log_has_an_end(
             list(rows)
     else:
         assert list(rows) == []
+
+
+@pytest.mark.parametrize("end", range(1, COUNT + 1))
+def test_what_a_broker_gives_behind_the_range_is_not_unfolded(
+    broker: Broker, end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answer may have a thousand times as much in it, where values are much alike."""
+    unfolded: list[int] = []
+
+    def noted(data: memoryview, batches: list[tuple[int, BatchHeader]], *rest: Any) -> Iterator[pa.RecordBatch]:
+        unfolded.extend(header.base_offset for _, header in batches)
+        return record_batches(data, batches, *rest)
+
+    monkeypatch.setattr(reading_module, "_FETCH_BYTES", 1024 * 1024)
+    monkeypatch.setattr(reading_module, "record_batches", noted)
+    assert [value for batch in reading(broker, end) for value in batch.column(0).to_pylist()] == [
+        b"%d" % number for number in range(end)
+    ]
+    assert unfolded == list(range(end))
 
 
 @pytest.mark.parametrize("end", [COUNT, COUNT + 1])

@@ -57,8 +57,10 @@ def read_range(
                     break
                 following = loop.create_task(reader.fetch(position))
                 continue
-            batches = [(n, header) for n, header, visible in visible_batches(data, aborted) if visible]
-            last = _last_offset(data)
+            there = list(visible_batches(data, aborted))
+            # What lies behind the range may be most of an answer, and is not unfolded.
+            batches = [(n, header) for n, header, visible in there if visible and header.base_offset < end]
+            last = there[-1][1].last_offset if there else position - 1
             if last + 1 < end:
                 following = loop.create_task(reader.fetch(last + 1))
                 loop.run_until_complete(asyncio.sleep(0))  # so that the request leaves
@@ -70,13 +72,6 @@ def read_range(
         loop.run_until_complete(asyncio.wait({following}))
         loop.run_until_complete(cluster.close())
         loop.close()
-
-
-def _last_offset(data: memoryview) -> int:
-    last = -1
-    for _, header, _ in visible_batches(data, None):
-        last = header.last_offset
-    return last
 
 
 class RangeReader:
