@@ -109,7 +109,7 @@ def progress_is_read_before_the_take_over_only(patch: Patch) -> None:
     async def early(self: Driver, batch: Progress, new_query: bool) -> None:
         await _look_up(self)
         self._progress = await progress.read_progress(self._cluster, self.application_id)
-        self._was_committed(self._progress, batch, new_query)
+        self._was_committed(self._progress, batch, new_query, Verdict.REFUSE, Verdict.MISSES)
         self.identity = await self._id.init(self._timeout_ms)
         self._is_fresh = self._is_settled = True
 

@@ -11,7 +11,7 @@ from tests.spark.test_driver import Bench, Tasks, batch, in_world
 
 from fencepost.client import Admin, ConfigChange, Producer
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import BrokerError, ClosedError, TimedOutError
+from fencepost.client.errors import BrokerError, ClosedError, ProducerFencedError, TimedOutError
 from fencepost.client.fetch_requests import fetch_partition
 from fencepost.client.sender import Sender
 from fencepost.client.transactional_id import TransactionalId
@@ -101,6 +101,29 @@ def test_a_record_that_cannot_be_read_stops_whoever_needs_it_and_disturbs_nobody
         assert await older.write(batch(1, 2), 2, False, Tasks(bench, b"1"))
         assert not await bench.driver("newest").write(batch(1, 2), 2, False, Tasks(bench, b"again"))
         assert await bench.values() == [b"0", b"0", b"1", b"1"]
+
+    in_world(test)
+
+
+def test_who_repeats_what_was_committed_does_not_fence_the_healthy_driver() -> None:
+    """As a copy of its checkpoint does that is started while it runs: it is refused behind that, or goes on for it."""
+
+    async def test(bench: Bench) -> None:
+        healthy, copy = bench.driver("healthy"), bench.driver("copy")
+        for number in range(3):
+            assert await healthy.write(batch(number, 10 + 10 * number), 2, False, Tasks(bench, b"%d" % number))
+        before, repeated = healthy.identity, Tasks(bench, b"repeated")
+        for number in (1, 2):
+            assert not await copy.write(batch(number, 10 + 10 * number), 2, False, repeated)
+        assert repeated.plans == [] and repeated.steps == [Step.SKIPPED] * 2
+        tasks = Tasks(bench, b"3")
+        assert await healthy.write(batch(3, 40), 2, False, tasks)
+        assert tasks.plans[0].ticket.identity == before
+        assert not await copy.write(batch(3, 40), 2, False, repeated)
+        assert await copy.write(batch(4, 50), 2, False, Tasks(bench, b"4"))
+        with pytest.raises(ProducerFencedError):
+            await healthy.write(batch(4, 45), 2, False, Tasks(bench, b"zombie"))
+        assert await bench.values() == sorted([b"%d" % number for number in range(5)] * 2)
 
     in_world(test)
 

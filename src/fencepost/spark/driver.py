@@ -36,7 +36,7 @@ from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicParti
 from fencepost.spark import progress
 from fencepost.spark.attempt import BATCH_BYTES, Plan, batch_bytes
 from fencepost.spark.claims import Slots, Written, refusal, slot_name
-from fencepost.spark.committed import Judgement, Verdict, judge
+from fencepost.spark.committed import Verdict, judge
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress, read_progress
 from fencepost.spark.report import Course, Report
@@ -151,7 +151,7 @@ class Driver:
         try:
             if not self._is_settled:
                 await around.call(self.take_over(batch, new_query))
-            if self._was_committed(self._progress, batch, new_query):
+            if self._was_committed(self._progress, batch, new_query, Verdict.REFUSE, Verdict.MISSES):
                 around.tell(Step.SKIPPED, batch.batch_id)
                 return False
             if new_query:
@@ -210,29 +210,27 @@ class Driver:
         """What to say if the attempt at a batch took longer than its transaction may be open."""
         return overdue(self._course.age_ms(), self._timeout_ms)
 
-    def _was_committed(self, last: Progress | None, batch: Progress, new_query: bool) -> bool:
-        judgement = self._judge(last, batch, new_query)
-        if judgement.verdict in (Verdict.REFUSE, Verdict.MISSES):
+    def _was_committed(self, last: Progress | None, batch: Progress, new_query: bool, *refused: Verdict) -> bool:
+        """Raises WriteFailed if the batch is to be `refused`, by which of these verdicts."""
+        judgement = judge(self.application_id, last, batch, new_query, self._resume, self._accept_gap)
+        if judgement.verdict in refused:
             raise WriteFailed(judgement.reason)
         return judgement.verdict is Verdict.SKIP
-
-    def _judge(self, last: Progress | None, batch: Progress, new_query: bool) -> Judgement:
-        return judge(self.application_id, last, batch, new_query, self._resume, self._accept_gap)
 
     # The steps of it
 
     async def take_over(self, batch: Progress, new_query: bool) -> None:
         """Take the application's id over: an older driver is fenced, what it left open is aborted.
 
-        Unless `batch` is to be refused: then nobody is disturbed, since the healthy driver may be another one.  What is
-        missing is not known before: the last batch may be committed, and the marker of its record on its way.
+        Unless `batch` is to be refused, or was committed before: then nobody is disturbed, since the healthy driver may
+        be another one.  What is missing is not known before: the last batch may be committed, its marker on its way.
         """
         cluster = self._cluster
         await progress.ensure_topic(cluster)
         await self._count_partitions()
-        judgement = self._judge(await read_progress(cluster, self.application_id), batch, new_query)
-        if judgement.verdict is Verdict.REFUSE:
-            raise WriteFailed(judgement.reason)
+        self._progress = await read_progress(cluster, self.application_id)
+        if self._was_committed(self._progress, batch, new_query, Verdict.REFUSE):
+            return
         self.identity = await self._id.init(self._timeout_ms)
         # An older driver may have committed in between; from now on none does.
         self._progress = await read_progress(cluster, self.application_id)
