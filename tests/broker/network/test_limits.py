@@ -346,6 +346,26 @@ def test_a_connection_that_nobody_uses_ends() -> None:
         busy.close()
 
 
+@pytest.mark.parametrize("refused", [False, True], ids=["idle", "refused"])
+def test_a_connection_that_takes_nothing_ends_too(refused: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """To close it sends what is left first, which nobody takes: it would be there, and in the way, for good."""
+    caplog.set_level(logging.INFO, "fencepost.broker.network.connection")
+    with serving(connections_max_idle_ms=200) as broker:
+        writer = Client(broker)
+        topic = new_topic(writer, max_message_bytes=str(20 * MEGABYTE))
+        produce(writer, topic, batch(*["x" * MEGABYTE] * 16))
+        reader = Client(broker)
+        reader.send(fetch_request(reader, topic, max_bytes=20 * MEGABYTE))
+        wait_until("its answer is there", lambda: held(broker) > MEGABYTE)
+        if refused:
+            reader.send_bytes(b"\xff" * 100)
+        wait_until("both are gone", lambda: not connections_of(broker))
+        assert held(broker) == 0
+        reader.close()
+        writer.close()
+    assert len(caplog.messages) == 2, "each was said once"
+
+
 @pytest.mark.parametrize("idle_ms", [-1, 600_000])
 def test_idle_time_is_counted_from_the_last_byte(client: Client, idle_ms: int) -> None:
     broker = client.broker

@@ -209,7 +209,10 @@ class Connection(asyncio.BufferedProtocol):
             self._active, self._idle_since = False, now
             return
         self._frames.shrink()
-        if 0 <= longest_idle <= now - self._idle_since:
+        is_idle = 0 <= longest_idle <= now - self._idle_since
+        if is_idle and self._is_closing:
+            self.abort()  # its client takes nothing of what it was still to get
+        elif is_idle:
             logger.info("closing the connection from %s: nothing came for %d s", self.peer.host, longest_idle)
             self.close()
 
@@ -228,15 +231,14 @@ class Connection(asyncio.BufferedProtocol):
     def _request(self, frame: memoryview) -> None:
         try:
             header = read_request_header(frame, FLEXIBLE)
-            version = header.api_version
             served = SERVED.get(header.api_key)
-            if served is None or not served.first <= version <= served.newest(self._node.settings):
+            if served is None or not served.first <= header.api_version <= served.newest(self._node.settings):
                 self._unsupported(header)
                 return
             if len(frame) > LARGE_REQUEST:
                 self._large_request(frame, header, served)
                 return
-            request = decode_request(served.request, frame, version, header.body_start)
+            request = decode_request(served.request, frame, header.api_version, header.body_start)
         except ProtocolError as error:
             self._refuse(str(error))
             return
@@ -378,8 +380,7 @@ class Connection(asyncio.BufferedProtocol):
         if header.api_key != API_VERSIONS:
             self._refuse(f"api {header.api_key} version {header.api_version} is not served here")
             return
-        served = SERVED[API_VERSIONS]
-        answer = unsupported_version(served.first, served.last)
+        answer = unsupported_version(SERVED[API_VERSIONS].first, SERVED[API_VERSIONS].last)
         self._answer(independent(answer), None, header._replace(api_version=0), None, self._context)
 
     # Responses
