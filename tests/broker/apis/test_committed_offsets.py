@@ -136,10 +136,12 @@ def test_unknown_partitions_and_long_metadata(client: Client, version: int) -> N
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(client, "unknown", 7, version=version) == [unknown]
     assert commit(client, topic, 7, 8, version=version) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    for metadata in ("m" * 4097, "\u00e9" * 2049):  # in UTF-8
+    for metadata in ("m" * 4097, "\u00e9" * 4097, "\U0001f600" * 2049):  # units of UTF-16, as Apache Kafka counts
         too_long = commit(client, topic, 9, metadata=metadata, version=version)
         assert too_long == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
-    assert committed_offset(client, topic) == (7, 0)
+        assert committed_offset(client, topic) == (7, 0)
+        assert commit(client, topic, 7, metadata=metadata[1:], version=version) == [ErrorCode.NONE]
+        assert fetched(client, topic, 0, version=9)[0][2] == metadata[1:]
 
 
 @pytest.mark.parametrize("version", COMMITS)

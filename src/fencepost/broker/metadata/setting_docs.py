@@ -83,7 +83,7 @@ MEANING: Final[dict[str, str]] = {
     "min.insync.replicas": "Taken and shown; changes nothing: there is one copy.",
     "node.id": "The number by which clients know this node.",
     "num.partitions": "Partitions of a topic for which nobody said how many.",
-    "offset.metadata.max.bytes": "The longest text that a client may commit with an offset.",
+    "offset.metadata.max.bytes": "The longest text that a client may commit with an offset, in units of UTF-16.",
     "offsets.retention.check.interval.ms": "How often expired committed offsets are looked for.",
     "offsets.retention.minutes": (
         "How long committed offsets are kept once their group is empty; where it is not, those of topics that it does "

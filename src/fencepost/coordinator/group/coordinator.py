@@ -24,7 +24,7 @@ from fencepost.coordinator.group.classic.responses import refuse_join, refuse_sy
 from fencepost.coordinator.group.expiry import expired
 from fencepost.coordinator.group.journal_loading import Loading
 from fencepost.coordinator.group.membership import Membership
-from fencepost.coordinator.group.offsets import CommittedOffset
+from fencepost.coordinator.group.offsets import CommittedOffset, length_in_java
 from fencepost.coordinator.group.settings import GroupSettings
 from fencepost.coordinator.group.shards import MOST_APPENDED, GroupCoordinatorShard, Journals
 from fencepost.log.partition import Refused
@@ -260,7 +260,7 @@ class GroupCoordinator:
     ) -> tuple[dict[TopicPartition, ErrorCode], list[journal.Entry], list[TopicPartition]]:
         """Records for all offsets whose metadata is not too long (facts §7.2, 9)."""
         now, limit = self._clock.now(), self.settings.metadata_max_bytes
-        taken = [at for at, committed in offsets.items() if len(committed.metadata.encode()) <= limit]
+        taken = [at for at, committed in offsets.items() if length_in_java(committed.metadata) <= limit]
         if sum([len(offsets[at].metadata) for at in taken]) > MOST_APPENDED:  # seen before it is encoded
             return dict.fromkeys(offsets, journal.APPEND_ERRORS[ErrorCode.RECORD_LIST_TOO_LARGE]), [], []
         errors = dict.fromkeys(offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE) | dict.fromkeys(taken, ErrorCode.NONE)

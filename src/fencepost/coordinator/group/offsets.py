@@ -19,6 +19,11 @@ class CommittedOffset(NamedTuple):
     """When it expires, where the client said so; -1: by the retention of the broker."""
 
 
+def length_in_java(text: str) -> int:
+    """The length of a text as Apache Kafka holds it against offset.metadata.max.bytes: in units of UTF-16."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
 class _Kept(NamedTuple):
     committed: CommittedOffset
     record_offset: Offset
