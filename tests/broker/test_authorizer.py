@@ -243,6 +243,18 @@ def test_topics_that_may_not_be_seen_are_left_out(scene: Scene) -> None:
     assert (found.transaction_state, found.topics) == ("Ongoing", [])
 
 
+@pytest.mark.parametrize("version", [2, 7, 9, 10])
+def test_all_that_a_group_committed_is_told_without_topics_that_may_not_be_seen(scene: Scene, version: int) -> None:
+    client, hidden = scene.client, new_topic(scene.client)
+    assert commit(client, scene.topic, 1) == commit(client, hidden, 2) == [0]
+    scene.deny(TOPIC, Operation.DESCRIBE)
+    scene.denies.only = hidden
+    answer = client.ask(OffsetFetchRequest(group_id="g", groups=[OffsetFetchRequestGroup(group_id="g")]), version)
+    told = answer if version < 8 else answer.groups[0]
+    assert (told.error_code, len(told.topics)) == (ErrorCode.NONE, 1)
+    assert [each.committed_offset for each in told.topics[0].partitions] == [1]
+
+
 def test_who_may_not_commit_begins_no_group_with_nothing(scene: Scene) -> None:
     scene.deny(GROUP, Operation.READ)
     nothing = OffsetCommitRequest(group_id="new", member_id="", generation_id_or_member_epoch=-1, topics=[])

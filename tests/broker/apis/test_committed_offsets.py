@@ -240,14 +240,14 @@ def test_the_position_in_a_topic_id_of_nothing_is_told_as_unknown_beside_the_oth
     topic = new_topic(client)
     find_group(client)
     assert commit(client, topic, 5) == [ErrorCode.NONE]
-    there, nothing = client.broker.node.topics.by_name[topic].topic_id, uuid.UUID(int=77)
-    asked = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in (nothing, there)]
+    there, *nothing = client.broker.node.topics.by_name[topic].topic_id, uuid.UUID(int=77), uuid.UUID(int=78)
+    asked = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in (*nothing, there)]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=asked)])
     (group,) = client.ask(request, 10).groups
     told = {
         found.topic_id: (each.committed_offset, each.error_code) for found in group.topics for each in found.partitions
     }
-    assert told == {there: (5, ErrorCode.NONE), nothing: (-1, ErrorCode.UNKNOWN_TOPIC_ID)}
+    assert told == {there: (5, ErrorCode.NONE), **dict.fromkeys(nothing, (-1, ErrorCode.UNKNOWN_TOPIC_ID))}
 
 
 @pytest.mark.parametrize("retention_ms", [-1, 0, 1, 86_400_000, 2**63 - 1])

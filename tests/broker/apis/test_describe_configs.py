@@ -43,3 +43,12 @@ def test_only_the_settings_that_are_asked_for_are_told_or_all(client: Client, ke
     assert {each.name for each in found.configs} == (
         {"retention.ms"} if keys else {*settings.TOPIC, *settings.INERT_TOPIC}
     )
+
+
+@pytest.mark.parametrize("kind", [TOPIC, BROKER])
+def test_where_else_a_value_could_come_from_is_told_if_that_is_asked(client: Client, kind: int) -> None:
+    name = new_topic(client) if kind == TOPIC else "0"
+    asked = DescribeConfigsResource(resource_type=kind, resource_name=name)
+    for synonyms in (False, True):
+        (found,) = client.ask(DescribeConfigsRequest(resources=[asked], include_synonyms=synonyms)).results
+        assert any(each.synonyms for each in found.configs) is synonyms

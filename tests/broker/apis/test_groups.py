@@ -125,6 +125,36 @@ def test_while_a_group_rebalances_it_is_not_told_which_protocol_its_members_have
     third.close()
 
 
+@pytest.mark.parametrize(
+    ("states", "types", "listed"),
+    [
+        ([], [], ["empty", "stable"]),
+        (["Stable"], [], ["stable"]),
+        (["sTABLE", "Dead"], [], ["stable"]),
+        (["Empty", "Stable"], ["Classic"], ["empty", "stable"]),
+        (["PreparingRebalance"], [], []),
+        (["empty"], ["consumer", "classic"], ["empty"]),
+        ([], ["consumer"], []),
+        (["Stable"], ["share"], []),
+    ],
+)
+def test_groups_are_listed_by_state_and_type_however_they_are_spelled(
+    client: Client, states: list[str], types: list[str], listed: list[str]
+) -> None:
+    alone(client, group="stable")
+    assert commit(client, new_topic(client), 1, group="empty") == [0]
+    answer = client.ask(ListGroupsRequest(states_filter=states, types_filter=types))
+    assert sorted(each.group_id for each in answer.groups) == listed
+
+
+@pytest.mark.parametrize("version", [2, 3, 5, 6])
+def test_what_the_caller_may_do_is_told_of_a_group_where_that_is_asked(client: Client, version: int) -> None:
+    alone(client)
+    for asked in (False, True) if version >= 3 else (False,):
+        (found,) = client.ask(DescribeGroupsRequest(groups=["g"], include_authorized_operations=asked), version).groups
+        assert (found.authorized_operations > 0) is asked
+
+
 @pytest.mark.parametrize("version", range(10))
 def test_who_is_refused_is_given_no_protocol(client: Client, version: int) -> None:
     """There is no null for it before version 7."""

@@ -178,6 +178,15 @@ def test_settings_change_one_by_one(client: Client) -> None:
     assert found == ["delete", "5", "1073741824"]
 
 
+def test_to_what_a_list_has_by_default_is_added_and_from_it_is_taken(client: Client) -> None:
+    topic = new_topic(client)
+    assert change(client, topic, ("cleanup.policy", APPEND, "compact")) == ErrorCode.NONE
+    assert told(client, topic, "cleanup.policy") == "delete,compact"
+    other = new_topic(client)
+    assert change(client, other, ("cleanup.policy", SUBTRACT, "compact")) == ErrorCode.NONE
+    assert told(client, other, "cleanup.policy") == "delete"
+
+
 def test_a_change_that_is_refused_changes_nothing(client: Client) -> None:
     topic = new_topic(client)
     assert change(client, topic, ("retention.ms", SET, "5"), ("unknown", SET, "1")) == ErrorCode.INVALID_CONFIG
