@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
 import pytest
 
-from fencepost.cli import main
-from fencepost.cli.simulate import duration
+from fencepost.cli import main, parser
+from fencepost.cli.check import _again
+from fencepost.cli.simulate import again, duration
 
 
 def test_a_run_tells_its_story_and_ends_with_a_digest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,11 +33,26 @@ def test_a_bug_is_found_and_the_command_that_repeats_it_is_told() -> None:
     found = subprocess.run([sys.executable, "-m", "fencepost", *command], capture_output=True, text=True, check=False)
     assert found.returncode == 1
     assert "BROKEN: " in found.stdout
-    again = found.stderr.rpartition("again: ")[2].split()
-    assert again[:2] == ["fencepost", "simulate"]
-    repeated = subprocess.run([sys.executable, "-m", *again, "--quiet"], capture_output=True, text=True, check=False)
+    told = shlex.split(found.stderr.rpartition("again: ")[2])
+    assert told[:2] == ["fencepost", "simulate"]
+    repeated = subprocess.run([sys.executable, "-m", *told, "--quiet"], capture_output=True, text=True, check=False)
     assert repeated.returncode == 1
     assert repeated.stdout.splitlines()[-1] == found.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["simulate", "--seed", "5", "--for", "2s", "--faults", "killed, power-lost"],
+        ["simulate", "--seed", "5", "--for", "2s", "--bug", "no such; bug"],
+        ["check", "--bootstrap-server", "a:1, [::1]:2", "--seed", "5", "--for", "2s"],
+    ],
+)
+def test_the_command_that_repeats_a_seed_means_the_same_in_a_shell(given: list[str]) -> None:
+    command = parser(given)
+    options = command.parse_args(given)
+    told = again(options, 5) if given[0] == "simulate" else _again(options, 5)
+    assert command.parse_args(shlex.split(told)[1:]) == options
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tests.cli.test_cli import said
 from fencepost.broker import running_broker
 from fencepost.client import Admin, HangingTransaction, Producer, TopicPartition
 from fencepost.client.blocking import Admin as BlockingAdmin
+from fencepost.client.blocking import Producer as BlockingProducer
 from fencepost.protocol.types import Epoch, ProducerId
 
 AT = TopicPartition("t", 0)
@@ -61,6 +62,16 @@ def test_open_transactions_are_listed_and_described(capsys: pytest.CaptureFixtur
 
     with running_broker() as broker:
         asyncio.run(in_transaction(broker.bootstrap_servers))
+
+
+def test_a_name_ends_no_row_and_tells_a_terminal_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["of\ttwo", "of\ntwo", "\x1b[2Jcleared", "grün"]
+    with running_broker() as broker:
+        for name in names:
+            with BlockingProducer(broker.bootstrap_servers, transactional_id=name) as producer:
+                producer.init_transactions()
+        told = said(capsys, "transactions", "--bootstrap-server", broker.bootstrap_servers, "list")[1]
+    assert rows(told)[1:] == [[name, "Empty"] for name in (r"\x1b[2Jcleared", "grün", r"of\ttwo", r"of\ntwo")]
 
 
 def test_one_that_hangs_is_shown_by_partition_and_ended(

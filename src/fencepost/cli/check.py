@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -103,6 +104,6 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _again(options: argparse.Namespace, seed: int) -> str:
-    """The command that repeats a seed; a cluster has a time of its own, so that it may take several runs."""
-    words = ["fencepost check", f"--bootstrap-server {options.bootstrap_server}", f"--seed {seed}"]
-    return " ".join([*words, f"--for {options.duration}"])
+    """The command, for a shell, that repeats a seed; a cluster has its own time, so that it may take several runs."""
+    words = ["fencepost", "check", "--bootstrap-server", options.bootstrap_server, "--seed", str(seed)]
+    return shlex.join([*words, "--for", options.duration])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -145,10 +146,12 @@ def _carried_out(plan: Plan, command: str, outputs: Mapping[str, Output]) -> tup
 
 
 def again(options: argparse.Namespace, seed: int) -> str:
-    """The command that repeats a seed."""
-    words = ["fencepost simulate", f"--seed {seed}", f"--for {options.duration}"]
-    words += [f"--{name} {value}" for name in ("faults", "bug") if (value := getattr(options, name)) is not None]
-    return " ".join(words)
+    """The command that repeats a seed, for a shell."""
+    words = ["fencepost", "simulate", "--seed", str(seed), "--for", options.duration]
+    for name in ("faults", "bug"):
+        if (value := getattr(options, name)) is not None:
+            words += [f"--{name}", value]
+    return shlex.join(words)
 
 
 def _put_in(name: str) -> bool:

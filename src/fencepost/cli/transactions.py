@@ -79,12 +79,19 @@ def run(options: argparse.Namespace) -> int:
             raise Refused(f"--command-config {options.command_config}: {wrong}") from None
     try:
         for row in asyncio.run(_answer(options, given)):
-            print("\t".join(map(str, row)))
+            print("\t".join(_on_one_line(str(cell)) for cell in row))
     except (TypeError, ValueError) as wrong:
         raise Refused(renamed(str(wrong), _SHOWN)) from None
     except ClientError as error:
         raise Refused(renamed(str(error), _SHOWN)) from None
     return 0
+
+
+def _on_one_line(text: str) -> str:
+    """Names are other people's: what would end the row, or tell a terminal something, is written with a backslash."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 async def _answer(options: argparse.Namespace, given: dict[str, Any]) -> list[Sequence[object]]:
