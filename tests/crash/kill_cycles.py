@@ -89,7 +89,9 @@ class Node:
 
     def stop(self) -> None:
         """A clean stop."""
+        process = self._process
         self.kill(signal.SIGTERM)
+        assert process is None or process.returncode == 0, f"it stopped with {process.returncode}"
 
     def ended(self) -> int:
         """The exit code of a process that ends by itself, within a minute."""

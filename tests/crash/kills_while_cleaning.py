@@ -63,6 +63,8 @@ class Work:
 
     transactions: dict[str, list[Transaction]] = field(default_factory=dict)
     generations: int = 0
+    kept: set[str] = field(default_factory=set)
+    """Keys of the newest of them that were acknowledged."""
     cut_off: int = 0
     """Kills that left files of a pass behind."""
 
@@ -152,15 +154,17 @@ async def make_and_delete(address: str, work: Work, chance: random.Random, stop:
     """A compacted topic that is written to, deleted in the middle of that, and made again with other records."""
     async with Admin(address, request_timeout_ms=2000) as admin, Producer(address, request_timeout_ms=2000) as producer:
         while not stop.is_set():
+            work.kept.clear()
             with suppress(ClientError):
                 await admin.delete_topic(DOOMED)
             try:
                 await admin.create_topic(DOOMED, partitions=1, config=CONFIG)
                 work.generations += 1
                 for _ in range(chance.randint(1, 20)):
-                    keys = [f"{chance.randrange(KEYS)}".encode() for _ in range(10)]
+                    keys = [f"{chance.randrange(KEYS)}" for _ in range(10)]
                     values = [value_of(f"{work.generations}", chance) for _ in keys]
-                    await (await producer.send_many(DOOMED, values, keys=keys))
+                    await (await producer.send_many(DOOMED, values, keys=[key.encode() for key in keys]))
+                    work.kept.update(keys)
             except ClientError:
                 continue
 

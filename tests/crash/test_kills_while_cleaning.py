@@ -50,6 +50,7 @@ def kill_while_cleaning(data: Path, kills: int, seed: int) -> Work:
         assert verdict(work, read_committed(node.address, STATE, PARTITIONS)) == []
         doomed = read_committed(node.address, DOOMED, 1)
         assert {record.value for record in doomed} <= {f"{work.generations}"}
+        assert work.kept <= {record.key for record in doomed}, "what was acknowledged since it was made anew"
         node.stop()
         node.start()
         assert verdict(work, read_committed(node.address, STATE, PARTITIONS)) == []
