@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.broker.wire import Client, add, clients, ended, find_coordinator, init, new_topic
 
+from fencepost.broker.network.answer_memory import AnswerMemory
+from fencepost.broker.network.registry import SERVED
+from fencepost.coordinator.transaction.listing import Listed, Listing
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest, ListTransactionsRequest
 from fencepost.protocol.messages.describe_transactions import TransactionState
+from fencepost.protocol.steps import Steps
+from fencepost.protocol.types import ProducerId
+from fencepost.runtime import Slices
 
 client = clients()
 EVERY = range(3)
@@ -140,3 +148,24 @@ def test_a_pattern_that_stops_a_backtracking_engine(client: Client) -> None:
 def test_a_bad_pattern(client: Client, pattern: str) -> None:
     find_coordinator(client, "t")
     assert listed(client, pattern=pattern).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_of_many_transactional_ids_each_is_listed_once() -> None:
+    """More than are put into the answer in one step."""
+    listed = [Listed(f"t{number}", ProducerId(number), "Ongoing") for number in range(1500)]
+
+    def in_steps(*_: object) -> Steps[Listing]:
+        yield None
+        return Listing(ErrorCode.NONE, transactions=listed, lsn=7)
+
+    async def ask() -> Any:
+        node: Any = SimpleNamespace(
+            transactions=SimpleNamespace(list_in_steps=in_steps), slices=Slices(), answer_memory=AnswerMemory(1)
+        )
+        request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+        context: Any = SimpleNamespace(may=lambda *_: True, version=2)
+        return await SERVED[66].handler(request, context, node)  # type: ignore[misc]
+
+    reply = asyncio.run(ask())
+    assert [each.transactional_id for each in reply.response.transaction_states] == [name for name, *_ in listed]
+    assert reply.lsn == 7
