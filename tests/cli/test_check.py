@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.processes import begun
@@ -14,6 +16,8 @@ from tests.simulation.librdkafkas_mock import mock_cluster
 from fencepost.broker import running_broker
 from fencepost.cli import main
 from fencepost.client.blocking import Admin
+from fencepost.simulation import real_runs
+from fencepost.simulation.real_runs import RealPlan
 
 
 def check(address: str, *options: str) -> int:
@@ -41,6 +45,26 @@ def test_a_broken_promise_is_told_with_the_command_that_looks_again(capsys: pyte
     seed = last.split()[1].rstrip(":")
     again = f"again: fencepost check --bootstrap-server {address} --seed {seed} --for 500ms"
     assert again in told.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("until_broken", [False, True])
+@pytest.mark.parametrize("broken", [[], [5], [6], [7], [5, 7]])
+def test_one_broken_seed_of_several_is_told_and_is_what_the_check_ends_with(
+    broken: list[int], until_broken: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work_on(plan: RealPlan, *_: object) -> Any:
+        faults = ["a promise"] if plan.seed in broken else []
+        outcomes = SimpleNamespace(committed=[], aborted=[], unknown=[])
+        return SimpleNamespace(plan=plan, faults=faults, outcomes=outcomes, befallen={}, reads=0)
+
+    monkeypatch.setattr(real_runs, "work_on", work_on)
+    options = ["--seed", "5", "--runs", "3", "--quiet", *(["--until-broken"] if until_broken else [])]
+    assert check("127.0.0.1:1", *options) == (1 if broken else 0)
+    told = capsys.readouterr()
+    carried_out = [seed for seed in (5, 6, 7) if not (until_broken and broken and seed > broken[0])]
+    ends = [line.split(":")[0] for line in told.out.splitlines() if line.startswith("seed ")]
+    assert ends == [f"seed {seed}" for seed in carried_out]
+    assert told.out.count("BROKEN: a promise") == len(told.err.splitlines()) == len({*broken} & {*carried_out})
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,26 @@ def test_each_setting_of_a_connection_becomes_that_of_a_client() -> None:
     }
 
 
+def test_certificates_and_keys_may_stand_in_the_file_itself() -> None:
+    said = """
+        client.id=me
+        default.api.timeout.ms=5000
+        security.protocol=SSL
+        ssl.truststore.certificates=CA
+        ssl.keystore.certificate.chain=CHAIN
+        ssl.keystore.key=KEY
+        ssl.key.password=secret
+    """
+    assert options_of(properties_of(said.splitlines())) == {
+        "client_id": "me",
+        "max_block_ms": 5000,
+        "security_protocol": "SSL",
+        "ssl_cadata": "CA",
+        "ssl_certdata": "CHAIN\nKEY",
+        "ssl_password": "secret",
+    }
+
+
 @pytest.mark.parametrize(
     ("written", "password"),
     [

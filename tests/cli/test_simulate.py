@@ -5,12 +5,16 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
 from fencepost.cli import main, parser
 from fencepost.cli.check import _again
 from fencepost.cli.simulate import again, duration
+from fencepost.simulation import drawn_runs
+from fencepost.simulation.drawn_runs import Plan, Report
+from fencepost.simulation.workload import Outcomes
 
 
 def test_a_run_tells_its_story_and_ends_with_a_digest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,6 +42,26 @@ def test_a_bug_is_found_and_the_command_that_repeats_it_is_told() -> None:
     repeated = subprocess.run([sys.executable, "-m", *told, "--quiet"], capture_output=True, text=True, check=False)
     assert repeated.returncode == 1
     assert repeated.stdout.splitlines()[-1] == found.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("until_broken", [False, True])
+@pytest.mark.parametrize("broken", [[], [5], [6], [7], [5, 7]])
+def test_one_broken_seed_of_several_is_told_and_is_what_the_runs_end_with(
+    broken: list[int], until_broken: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def carry_out(plan: Plan) -> Report:
+        faults = ["a promise"] if plan.seed in broken else []
+        return Report(plan, [f"story of {plan.seed}"], faults, Outcomes(), Counter())
+
+    monkeypatch.setattr(drawn_runs, "carry_out", carry_out)
+    arguments = ["simulate", "--seed", "5", "--runs", "3", "--quiet", *(["--until-broken"] if until_broken else [])]
+    assert main(arguments) == (1 if broken else 0)
+    told = capsys.readouterr()
+    carried_out = [seed for seed in (5, 6, 7) if not (until_broken and broken and seed > broken[0])]
+    assert [line.split()[1] for line in told.out.splitlines() if line.startswith("seed ")] == list(
+        map(str, carried_out)
+    )
+    assert told.out.count("BROKEN: a promise") == len(told.err.splitlines()) == len({*broken} & {*carried_out})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""What is said and refused as a disk runs out of bytes, and of files, and the reserve that is held of it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.log.log_doubles import StoppedClock
+
+from fencepost.log.disk import DiskFull, Room
+from fencepost.log.space import NAME, Space, reserved
+
+MEBIBYTE = 1024 * 1024
+TOTAL = 64 * 1024 * MEBIBYTE
+MANY = 1_000_000
+TEN_MINUTES = 600_000
+
+
+class SmallDisk:
+    """Says what room it has; its only file is the reserve."""
+
+    def __init__(self, free: int = TOTAL, files: int | None = MANY) -> None:
+        self.free, self.files = free, files
+        self.held = 0
+
+    def room(self, path: Path) -> Room:
+        assert path == Path("/data")
+        return Room(free=self.free, total=TOTAL, free_files=self.files)
+
+    def open(self, path: Path) -> Any:
+        assert path == Path("/data") / NAME
+        return self
+
+    def allocate(self, size: int) -> None:
+        if size - self.held > self.free:
+            raise DiskFull(errno.ENOSPC, "full")
+        self.free, self.held = self.free - size + self.held, size
+
+
+def space_on(disk: Any, clock: StoppedClock | None = None) -> Space:
+    return Space(disk, Path("/data"), clock or StoppedClock())
+
+
+@pytest.mark.parametrize(
+    ("free", "files", "fits"),
+    [
+        (10 * 16 * 1024, 40, True),
+        (10 * 16 * 1024 - 1, 40, False),
+        (10 * 16 * 1024, 39, False),
+        (10 * 16 * 1024, None, True),
+        (TOTAL, 0, False),
+    ],
+)
+def test_ten_partitions_are_made_where_there_is_room_for_their_bytes_and_their_files(
+    free: int, files: int | None, fits: bool
+) -> None:
+    assert space_on(SmallDisk(free, files)).has_room_for(10) is fits
+
+
+@pytest.mark.parametrize(
+    ("free", "files", "said"),
+    [(TOTAL, MANY, ""), (1000 * MEBIBYTE, MANY, "1000 of 65536 MiB left"), (TOTAL, 63, "can have 63 more files")],
+)
+def test_what_a_disk_has_little_of_is_said_every_ten_minutes(
+    free: int, files: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    clock = StoppedClock()
+    space = space_on(SmallDisk(free, files), clock)
+    for times in (1, 1, 2):
+        space.watch()
+        assert len(caplog.messages) == (times if said else 0)
+        assert all(said in message for message in caplog.messages)
+        clock.at += TEN_MINUTES // 2 if times == 1 else TEN_MINUTES
+
+
+def test_the_reserve_grows_with_the_partitions_and_does_not_shrink() -> None:
+    disk = SmallDisk()
+    space = space_on(disk)
+    for partitions, held in ((10, 10), (5000, 5000), (20, 5000)):
+        space.hold(partitions)
+        assert (disk.held, space.is_whole) == (reserved(TOTAL, held), True)
+
+
+def test_what_the_reserve_lacks_is_taken_when_it_is_there() -> None:
+    disk = SmallDisk(free=MEBIBYTE)
+    space = space_on(disk)
+    space.hold(10)
+    assert (disk.held, space.is_whole, space.is_short) == (0, False, True)
+    with pytest.raises(DiskFull):
+        space.must_be_left()
+    disk.free = TOTAL
+    space.must_be_left()
+    assert (disk.held, space.is_whole, space.is_short) == (reserved(TOTAL, 10), True, False)
