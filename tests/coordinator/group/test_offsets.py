@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.coordinator.group.group_doubles import A, B, FakeJournal, World, settled, virtual
+from tests.coordinator.group.group_doubles import A, B, World, settled, virtual
 
 from fencepost.coordinator.group import journal
 from fencepost.coordinator.group.coordinator import CommitFor
 from fencepost.coordinator.group.journal import OFFSET_KEY_VERSION
 from fencepost.coordinator.group.offsets import CommittedOffset
-from fencepost.coordinator.group.shards import MOST_APPENDED, GroupCoordinatorShard
+from fencepost.coordinator.group.shards import MOST_APPENDED
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.codec import decode_stored, encode_stored, stored_version
 from fencepost.protocol.consumer_protocol import ConsumerProtocolSubscription
@@ -24,7 +24,6 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import OffsetCommitKey, OffsetCommitValue
 from fencepost.protocol.types import Offset, TopicPartition
-from fencepost.runtime import at_once
 
 GROUPS = ("g", "h")
 PLACES = (A, B)
@@ -399,34 +398,6 @@ def test_an_offset_that_is_deleted_does_not_come_back_with_the_transaction() -> 
     for _ in range(2):
         assert (world.committed_offset(A), world.committed_offset(B)) == (None, 3)
         world.restart()
-
-
-@pytest.mark.parametrize("refused", [None, 0, 1, 2])
-def test_a_topic_is_forgotten_if_every_group_could_forget_it(refused: int | None) -> None:
-    """Else it is tried again: the next topic of its name would be read from where the groups stood in this one."""
-    world, groups = World(), ("f", "g", "h")
-    for name in groups:
-        world.commit({A: 1}, name)
-    forgetting = world.coordinator.forget_topics([A.topic])
-    for number in range(len(groups)):
-        world.journal.refuse = ErrorCode.KAFKA_STORAGE_ERROR if number == refused else None
-        next(forgetting)
-    with pytest.raises(StopIteration) as done:
-        next(forgetting)
-    assert done.value.value is (refused is None)
-    found = [world.committed_offset(A, name) for name in groups]
-    assert found == [1 if number == refused else None for number in range(len(groups))]
-
-
-@pytest.mark.parametrize("refused", [None, 0, 1])
-def test_a_topic_is_forgotten_if_it_could_be_in_every_partition_of_the_journal(refused: int | None) -> None:
-    world, other = World(), FakeJournal()
-    world.commit({A: 1})
-    shard = world.coordinator._shards[1] = GroupCoordinatorShard(1, other, world)
-    shard.offsets.put("h", A, CommittedOffset(Offset(1), -1, "", world.clock.now()), Offset(0))
-    for number, each in enumerate((world.journal, other)):
-        each.refuse = ErrorCode.KAFKA_STORAGE_ERROR if number == refused else None
-    assert at_once(world.coordinator.forget_topics([A.topic])) is (refused is None)
 
 
 def test_all_offsets_are_the_committed_ones_stable_or_not() -> None:
