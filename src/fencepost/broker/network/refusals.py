@@ -46,7 +46,8 @@ ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "allow WRITE on the transactional id, if that is meant to be",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "allow it on the cluster, if this is a broker or an administrator",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a newer coordinator has written here: nothing, it goes on",
-    ErrorCode.INVALID_RECORD: "look at the client, its batches break the protocol",
+    ErrorCode.INVALID_RECORD: "look at the client, its batches break the protocol, or a rule of the topic: a compacted "
+    "one needs a key in each record",
     ErrorCode.UNKNOWN_SERVER_ERROR: "look at the client, it sends a producer id, epoch, transaction version or "
     "codec that does not exist",
 }
