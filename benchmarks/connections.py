@@ -19,7 +19,8 @@ from typing import Any
 from benchmarks.fencepost_node import fencepost_node, resident_megabytes
 from benchmarks.measure import arguments, fresh_topic, report
 from benchmarks.prober import produce_request
-from fencepost.protocol.codec import encode_request
+from fencepost.protocol.codec import decode_response, encode_request
+from fencepost.protocol.messages import ProduceResponse
 from fencepost.protocol.records import encode_batch
 
 PRODUCE_VERSION = 9
@@ -35,6 +36,8 @@ class Busy(asyncio.Protocol):
         self._due: list[float] = []
         self._came = bytearray()
         self._transport: asyncio.Transport | None = None
+        self.newest = b""
+        """The last answer."""
         self.lost = False
 
     def connection_made(self, transport: Any) -> None:
@@ -48,6 +51,7 @@ class Busy(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._came += data
         while len(self._came) >= 4 and len(self._came) >= 4 + (size := int.from_bytes(self._came[:4], "big")):
+            self.newest = bytes(self._came[4 : 4 + size])
             del self._came[: 4 + size]
             self._waits.append(asyncio.get_running_loop().time() - self._due.pop(0))
 
@@ -89,6 +93,10 @@ async def load(
             break
         await asyncio.sleep(0.1)
     assert not any(each.lost for each in writers), "the node ended a connection"
+    for each in writers:
+        _, answer = decode_response(ProduceResponse, each.newest, PRODUCE_VERSION)
+        error = answer.responses[0].partition_responses[0].error_code
+        assert not error, f"a record was not taken: error {error}"
     missing = sum(each.waits_for for each in writers)
     for transport, _ in others:
         transport.close()

@@ -33,19 +33,20 @@ def waiting(table: Table) -> None:
                 if number % 100 == 0:
                     time.sleep(0.005)
 
-        def answers() -> None:
+        def answers(*, with_records: bool) -> None:
             for each in wires:
-                each.receive(FetchRequest)
+                found = each.receive(FetchRequest).responses[0].partitions[0]
+                assert (found.error_code, bool(found.records)) == (0, with_records), found
 
         ask(30_000, 0)
         time.sleep(3)
         with table.measuring(f"{len(wires)} waiting fetches woken", prober):
             wire.ask(produce_request("awaited", {0: record()}))
-            answers()
+            answers(with_records=True)
         ask(8000, 1)
         time.sleep(3)
         with table.measuring(f"{len(wires)} waiting fetches expired", prober):
-            answers()
+            answers(with_records=False)
 
 
 def crowd(table: Table) -> None:

@@ -11,9 +11,12 @@ from benchmarks.measure import arguments, fresh_topic, report
 
 def produce(bootstrap: str, topic: str, count: int, size: int) -> float:
     """Messages per second, from the first call to the last acknowledgement."""
+    refused: list[object] = []
     config = {
         "bootstrap.servers": bootstrap,
         "acks": "all",
+        "delivery.report.only.error": True,
+        "on_delivery": lambda error, _: refused.append(error),
         "linger.ms": 5,
         "batch.size": 1_000_000,
         "queue.buffering.max.messages": 1_000_000,
@@ -33,6 +36,8 @@ def produce(bootstrap: str, topic: str, count: int, size: int) -> float:
             producer.poll(0)
     if producer.flush(120):
         raise SystemExit("not everything was acknowledged within two minutes")
+    if refused:
+        raise SystemExit(f"{len(refused)} of {count} records were not taken: {refused[0]}")
     return count / (time.perf_counter() - start)
 
 
@@ -52,8 +57,9 @@ def consume(bootstrap: str, topic: str, count: int) -> float:
     seen = 0
     while seen < count:
         messages = consumer.consume(10_000, 30)
-        if not messages:
-            raise SystemExit(f"only {seen} of {count} records came back")
+        wrong = next((message.error() for message in messages if message.error() is not None), None)
+        if not messages or wrong is not None:
+            raise SystemExit(f"only {seen} of {count} records came back: {wrong or 'no more came'}")
         seen += len(messages)
     rate = count / (time.perf_counter() - start)
     consumer.close()
