@@ -71,7 +71,8 @@ MISSING: dict[str, dict[int, str]] = {
         92: "DeleteShareGroupOffsets",
     },
     "Streams groups (KIP-1071).": {88: "StreamsGroupHeartbeat", 89: "StreamsGroupDescribe"},
-    "Settings of brokers and of clients: a node has the settings that it was started with.": {
+    "Settings of brokers, loggers, clients and groups: a node has those that it was started with, others none: "
+    "whoever asks for these, or changes any but those of topics, is answered INVALID_REQUEST.": {
         74: "ListConfigResources"
     },
 }
