@@ -404,3 +404,15 @@ async def test_a_group_that_began_is_known_after_a_restart() -> None:
     world.coordinator.close()
     world.restart()
     assert world.state() == "Empty"
+
+
+@virtual
+@pytest.mark.parametrize("taken", [True, False])
+async def test_a_member_whose_commits_are_taken_is_alive_and_one_whose_are_refused_is_not(taken: bool) -> None:
+    world = World()
+    generation, (member,) = await world.stable(session_ms=10_000)
+    for _ in range(5):
+        await asyncio.sleep(4)
+        told = world.commit({A: 1}, who=(member, None, generation if taken else generation + 1)).errors[A]
+        assert (told == ErrorCode.NONE) is taken
+    assert world.state() == ("Stable" if taken else "Empty")
