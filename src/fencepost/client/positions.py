@@ -341,7 +341,7 @@ async def ends_of_epochs(cluster: Cluster, epochs: Mapping[TopicPartition, int])
     deadline = cluster.deadline("looking up where leader epochs ended")
     found: dict[TopicPartition, int] = {}
     while rest := [at for at in epochs if at not in found]:
-        by_node, leaderless = await _by_leader(cluster, rest, deadline)
+        by_node, leaderless = await _by_leader(cluster, rest, led_only=False, deadline=deadline)
         because: object = f"nobody leads {_named(leaderless)}"
         for node, led in by_node.items():
             try:
