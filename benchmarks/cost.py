@@ -39,6 +39,7 @@ from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 
 ROOT = Path(__file__).resolve().parent.parent
 _TOPIC = "measured"
@@ -87,8 +88,8 @@ class Client:
         record = (int(time.time() * 1000), None, b"x" * 100, ())
         batch = encode_batch(
             [record],
-            producer_id=producer_id,
-            producer_epoch=epoch,
+            producer_id=ProducerId(producer_id),
+            producer_epoch=Epoch(epoch),
             base_sequence=self._sequences[name],
             transactional=True,
         )

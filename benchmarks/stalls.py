@@ -42,7 +42,7 @@ from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListO
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestTopic
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Offset, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId, TopicPartition
 
 DELETE_VERSION = 5
 GROUPS = 100_000
@@ -227,7 +227,9 @@ def transactions_of(keys: int, count: int) -> Callable[[Broker], Iterator[None]]
             records = [(now, b"%d" % ((number * 100 + n) % keys), value, ()) for n in range(100)]
             identity: Any = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
             partition.append(encode_batch(records, transactional=True, **identity), Origin.CLIENT, guard=guard)
-            partition.append(control_batch(producer, 0, 0, number % 10 > 0, now), Origin.COORDINATOR)
+            partition.append(
+                control_batch(producer, Epoch(0), 0, number % 10 > 0, Milliseconds(now)), Origin.COORDINATOR
+            )
             yield
 
     return work

@@ -39,7 +39,7 @@ class Day:
         self.prefix = "" if bootstrap is None else f"demo{uuid.uuid4().hex[:8]}-"
         self.node = Node(DATA, FOLDER / "broker.log") if bootstrap is None else None
         self.bootstrap = bootstrap or (self.node.address if self.node is not None else "")
-        self.old_identity: ProducerIdAndEpoch | None = None
+        self.old_producer_id_and_epoch: ProducerIdAndEpoch | None = None
         self.zombie: list[str] = []
         self.lives = 0
         self.faults: list[str] = []
@@ -100,9 +100,13 @@ class Day:
     def told(self, driver: subprocess.Popen[str], words: list[str], deed: str) -> None:
         if words[:1] != ["step"]:
             return
-        step, batch, identity = words[1], int(words[2]), ProducerIdAndEpoch.of(int(words[3]), int(words[4]))
+        step, batch, producer_id_and_epoch = (
+            words[1],
+            int(words[2]),
+            ProducerIdAndEpoch.of(int(words[3]), int(words[4])),
+        )
         if step == "written":
-            self.old_identity = self.old_identity or identity
+            self.old_producer_id_and_epoch = self.old_producer_id_and_epoch or producer_id_and_epoch
             name, first, what = deed.split(":") if deed else ("", "0", "")
             if name == "written" and what == "wait" and batch >= int(first) and self.node is not None:
                 self.kill_broker(driver)
@@ -126,8 +130,8 @@ class Day:
         driver.stdin.flush()
 
     def meet_zombie(self) -> None:
-        assert self.old_identity is not None
-        self.zombie = asyncio.run(bad_company.zombie(self.bootstrap, self.prefix, self.old_identity))
+        assert self.old_producer_id_and_epoch is not None
+        self.zombie = asyncio.run(bad_company.zombie(self.bootstrap, self.prefix, self.old_producer_id_and_epoch))
         self.say(f"a [red]zombie[/] of the first driver wakes up: {', '.join(self.zombie)}")
 
     def judge(self) -> verdict.Verdict:

@@ -12,7 +12,7 @@ from fencepost.protocol.types import ProducerIdAndEpoch
 FORGOTTEN_TIMEOUT_MS = 10_000
 
 
-async def zombie(bootstrap: str, prefix: str, identity: ProducerIdAndEpoch) -> list[str]:
+async def zombie(bootstrap: str, prefix: str, producer_id_and_epoch: ProducerIdAndEpoch) -> list[str]:
     """Write and commit as a driver that was replaced long ago; what it was told each time."""
     told = []
     cluster = Cluster(bootstrap, client_id="zombie")
@@ -20,7 +20,7 @@ async def zombie(bootstrap: str, prefix: str, identity: ProducerIdAndEpoch) -> l
     try:
         await cluster.refresh([])
         tv2 = cluster.transaction_version >= 2
-        writer = SharedTransaction(cluster, Ticket(name, identity, tv2), delivery_timeout_ms=10_000)
+        writer = SharedTransaction(cluster, Ticket(name, producer_id_and_epoch, tv2), delivery_timeout_ms=10_000)
         record = BatchBuilder()
         record.append(cluster.runtime.clock.now(), b"ZZ", b'{"id":-1,"carrier":"ZZ","batch":0}')
         try:
@@ -32,7 +32,7 @@ async def zombie(bootstrap: str, prefix: str, identity: ProducerIdAndEpoch) -> l
         finally:
             await writer.close()
         try:
-            await TransactionalId(cluster, name).end(identity, True, tv2)
+            await TransactionalId(cluster, name).end(producer_id_and_epoch, True, tv2)
             told.append("its commit was TAKEN")
         except ClientError as error:
             told.append(f"commit refused ({_code(error)})")

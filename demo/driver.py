@@ -27,7 +27,7 @@ def main() -> None:
     sink = make_sink(bootstrap, prefix)
 
     def watch(step: Step, batch_id: int) -> None:
-        print("step", step.name.lower(), batch_id, *sink.identity, flush=True)
+        print("step", step.name.lower(), batch_id, *sink.producer_id_and_epoch, flush=True)
         first, what = plan.get(step.name.lower(), (sys.maxsize, ""))
         if batch_id < first:
             return

@@ -47,7 +47,7 @@ from fencepost.protocol.messages.list_offsets import (
 )
 from fencepost.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, TopicProduceData
 from fencepost.protocol.records import decode_batch, encode_batch
-from fencepost.protocol.types import ZERO_UUID, ProducerIdAndEpoch
+from fencepost.protocol.types import ZERO_UUID, Epoch, ProducerId, ProducerIdAndEpoch
 
 NOW = 1_700_000_000_000
 HELLO = ApiVersionsRequest(client_software_name="wire", client_software_version="1")
@@ -226,7 +226,11 @@ def batch(
     """A record batch; each record is a millisecond later than the one before it."""
     records = [(timestamp + n, b"key", value.encode(), ()) for n, value in enumerate(values)]
     return encode_batch(
-        records, producer_id=pair[0], producer_epoch=pair[1], base_sequence=sequence, transactional=transactional
+        records,
+        producer_id=ProducerId(pair[0]),
+        producer_epoch=Epoch(pair[1]),
+        base_sequence=sequence,
+        transactional=transactional,
     )
 
 

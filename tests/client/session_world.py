@@ -219,7 +219,7 @@ class World:
             return
         self.check_node(node, asked[0], asked[2])
         self.check_answer(node, asked[0], answer)
-        for at, found in answer.told.items():
+        for at, found in answer.partitions.items():
             if found.records:
                 self.waiting[at] = found.records[0]
 
@@ -241,9 +241,9 @@ class World:
     def check_answer(self, node: int, asked: dict[TopicPartition, Wanted], answer: Answer) -> None:
         """Of every partition it is known where its log ends and begins, whether it was told now or before."""
         by_id = self.sessions[node]._by_id
-        assert answer.told.keys() <= asked.keys()
+        assert answer.partitions.keys() <= asked.keys()
         for at, (topic_id, offset, _) in asked.items():
-            log, found = self.logs[at], answer.told.get(at)
+            log, found = self.logs[at], answer.partitions.get(at)
             is_the_same = not by_id or topic_id == self.ids[at.topic]
             readable = is_the_same and self.leaders[at] == node and not log.error
             if readable and log.start <= offset <= log.end:

@@ -138,7 +138,7 @@ def test_who_gets_no_room_asks_for_all_and_for_a_session_each_time() -> None:
     for _ in range(3):
         assert session.ask(wanted(A, B), BY_NAME) == SessionRequest(NO_SESSION, BEGIN, wanted(A, B), [])
         found = session.answered(answer(A, B, session_id=NO_SESSION))
-        assert found is not None and list(found.told) == [A, B]
+        assert found is not None and list(found.partitions) == [A, B]
     assert session.end() is None
 
 

@@ -193,13 +193,13 @@ def test_later_batches_that_have_numbers_fail_with_one_that_fails_for_good(
 def test_after_the_last_epoch_comes_another_producer_id(epoch: int) -> None:
     who = ProducerIdAndEpoch.of(7, epoch)
     rules = Idempotence(cast(Cluster, None))
-    rules._identity = who
+    rules._producer_id_and_epoch = who
     batch = Batch(TopicPartition("t", 0), Compression.NONE, 0.0)
-    batch.identity = who
+    batch.producer_id_and_epoch = who
     for _ in range(2):  # the second one is of an epoch that is left already
         rules.failed(batch, Outcome.ABORTABLE, DeliveryError("too late"), True)
         following = None if epoch == MAX_PRODUCER_EPOCH else ProducerIdAndEpoch.of(7, epoch + 1)
-        assert rules._identity == following
+        assert rules._producer_id_and_epoch == following
 
 
 def answered(error: ErrorCode) -> InitProducerIdResponse:

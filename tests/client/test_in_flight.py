@@ -181,7 +181,7 @@ def play(brokers: Brokers, scenario: Play, *, most: int = 5, batch_bytes: int = 
 
     async def main(_: VirtualLoop) -> None:
         rules = Idempotence(cast(Cluster, brokers))
-        rules._identity = ProducerIdAndEpoch.of(7, 0)
+        rules._producer_id_and_epoch = ProducerIdAndEpoch.of(7, 0)
         sender = rules.sender = Sender(
             cast(Cluster, brokers),
             rules,

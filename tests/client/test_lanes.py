@@ -19,14 +19,14 @@ STATES = [state for length in range(MOST_IN_FLIGHT + 2) for state in product((Tr
 
 
 @pytest.mark.parametrize("most", range(1, MOST_IN_FLIGHT + 1))
-@pytest.mark.parametrize("same_identity", [True, False])
-def test_what_goes_out_next_is_next_in_order_and_known_again(most: int, same_identity: bool) -> None:
+@pytest.mark.parametrize("same_producer", [True, False])
+def test_what_goes_out_next_is_next_in_order_and_known_again(most: int, same_producer: bool) -> None:
     """In every state: what is on the wire are the first batches afterwards, no more than the broker remembers."""
     for on_wire in STATES:
-        following = what_goes_next(on_wire, most, same_identity=same_identity)
+        following = what_goes_next(on_wire, most, same_producer=same_producer)
         if following is Next.NOTHING:
             gap = False in on_wire and any(on_wire[on_wire.index(False) :])
-            assert gap or sum(on_wire) >= most or (all(on_wire) and on_wire and not same_identity), on_wire
+            assert gap or sum(on_wire) >= most or (all(on_wire) and on_wire and not same_producer), on_wire
             continue
         sent = list(on_wire) if following is Next.AGAIN else [*on_wire, False]
         place = sent.index(False)
@@ -34,7 +34,7 @@ def test_what_goes_out_next_is_next_in_order_and_known_again(most: int, same_ide
         sent[place] = True
         assert sent == [True] * (place + 1) + [False] * (len(sent) - place - 1), on_wire
         assert place < most
-        assert following is Next.AGAIN or same_identity or not on_wire
+        assert following is Next.AGAIN or same_producer or not on_wire
 
 
 def batch_of(count: int) -> Batch:
@@ -59,7 +59,7 @@ def sequences(lane: Lane) -> list[int]:
 )
 def test_sequences_follow_each_other_whatever_is_sent_again(counts: list[int], start: int) -> None:
     lane = lane_with(*counts)
-    lane.identity, lane.next_sequence, lane.is_known = FIRST, start, True
+    lane.producer_id_and_epoch, lane.next_sequence, lane.is_known = FIRST, start, True
     for _ in counts:
         assert lane.next(FIRST, MOST_IN_FLIGHT) is Next.NEW
         lane.take(FIRST, None, False)
@@ -88,7 +88,7 @@ def test_the_first_batch_of_an_identity_goes_alone() -> None:
     assert lane.next(SECOND, MOST_IN_FLIGHT) is Next.NOTHING, "the next epoch waits for the end of this one"
     lane.acknowledged(second)
     third = lane.take(SECOND, None, False)
-    assert (third.identity, third.base_sequence, lane.is_known) == (SECOND, 0, False)
+    assert (third.producer_id_and_epoch, third.base_sequence, lane.is_known) == (SECOND, 0, False)
 
 
 def test_only_one_connection_is_used_at_a_time() -> None:
@@ -107,7 +107,7 @@ def test_what_is_behind_a_failed_batch_fails_unless_that_failed_by_itself(
 ) -> None:
     """Then it gets new numbers, if it was refused at every try."""
     lane = lane_with(1, 2, 3, 4)
-    lane.identity, lane.is_known = FIRST, True
+    lane.producer_id_and_epoch, lane.is_known = FIRST, True
     batches = [lane.take(FIRST, None, False) for _ in range(4)]
     failed, behind = batches[place], batches[place + 1 :]
     failed.on_wire = False
@@ -135,7 +135,7 @@ def test_what_is_behind_a_failed_batch_fails_unless_that_failed_by_itself(
 def test_what_fails_with_one_before_it_fails_whatever_comes_of_the_others(first: bool, second: bool) -> None:
     """Also where what comes of it is that it is split."""
     lane = lane_with(1, 1, 2)
-    lane.identity, lane.is_known = FIRST, True
+    lane.producer_id_and_epoch, lane.is_known = FIRST, True
     batches = [lane.take(FIRST, None, False) for _ in range(3)]
     for failed, others_fail in zip(batches, (first, second), strict=False):
         failed.on_wire = False
@@ -159,7 +159,7 @@ def test_halves_stand_in_the_place_of_their_batch_and_have_its_numbers(
         batch = batch_of(count)
         batch.futures = [None] * count  # type: ignore[list-item]
         lane.queue.append(batch)
-    lane.is_known, lane.identity, lane.next_sequence = True, FIRST, start
+    lane.is_known, lane.producer_id_and_epoch, lane.next_sequence = True, FIRST, start
     batches = [lane.take(FIRST, None, False) for _ in counts]
     split = batches[place % len(batches)]
     halves = lane.split(split, False)

@@ -11,7 +11,7 @@ from fencepost.protocol.batch import stamp
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 
 pytestmark = pytest.mark.usefixtures("each_twin")
 
@@ -40,7 +40,7 @@ def test_aborted_and_control_records_are_hidden_and_the_position_passes_them(
         if kind in ("commit", "abort"):
             if producer not in open_since:
                 continue
-            batch = bytearray(control_batch(producer, 0, 0, kind == "commit", 0))
+            batch = bytearray(control_batch(ProducerId(producer), Epoch(0), 0, kind == "commit", Milliseconds(0)))
             ends[producer, open_since.pop(producer)] = kind
             size = 1
         else:
@@ -50,8 +50,8 @@ def test_aborted_and_control_records_are_hidden_and_the_position_passes_them(
             batch = bytearray(
                 encode_batch(
                     records,
-                    producer_id=producer if transactional else -1,
-                    producer_epoch=0 if transactional else -1,
+                    producer_id=ProducerId(producer if transactional else -1),
+                    producer_epoch=Epoch(0 if transactional else -1),
                     base_sequence=0 if transactional else -1,
                     transactional=transactional,
                 )

@@ -36,7 +36,7 @@ def test_a_part_writes_to_as_many_partitions_as_it_likes(commits: bool, level: i
             await part.write(at, one(b"row"))
         await part.finish()
         await part.close()
-        await owner.end(ticket.identity, commits, ticket.tv2)
+        await owner.end(ticket.producer_id_and_epoch, commits, ticket.tv2)
         await cluster.close()
         assert await shown(world) == ([b"row"] * 4 if commits else [])
 

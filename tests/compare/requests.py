@@ -28,7 +28,7 @@ from fencepost.protocol.messages.offset_fetch import (
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import ProducerId, ProducerIdAndEpoch
 
 Partitions = Mapping[str, Sequence[int]]
 Topic = TypeVar("Topic")
@@ -177,7 +177,7 @@ class Written:
     def batch(self, producer_id: int) -> bytes:
         return encode_batch(
             [(self._time, None, b"x", ())],
-            producer_id=producer_id,
+            producer_id=ProducerId(producer_id),
             producer_epoch=self.pair.producer_epoch,
             base_sequence=self.sequence,
             transactional=True,

@@ -30,7 +30,7 @@ from fencepost.protocol.messages import FetchRequest, ProduceRequest
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 from fencepost.simulation.loop import EPOCH_MS, VirtualLoop
 from fencepost.simulation.world import World
 
@@ -85,8 +85,18 @@ class Values:
         self.numbers = [0, 0, 0, 1, 1, 2, 3, -1, -1, -2, -3, -4, 5, 7, 50, 1000]
         record = (EPOCH_MS, b"k", b"v", ())
         plain = encode_batch([record])
-        inside = encode_batch([record], producer_id=0, producer_epoch=0, base_sequence=0, transactional=True)
-        self.batches = [b"", plain, inside, plain[:70], plain + inside, bytes(61), control_batch(0, 0, 0, True, 0)]
+        inside = encode_batch(
+            [record], producer_id=ProducerId(0), producer_epoch=Epoch(0), base_sequence=0, transactional=True
+        )
+        self.batches = [
+            b"",
+            plain,
+            inside,
+            plain[:70],
+            plain + inside,
+            bytes(61),
+            control_batch(ProducerId(0), Epoch(0), 0, True, Milliseconds(0)),
+        ]
 
     def value(self, of: Field, version: int) -> Any:
         choose = self.random

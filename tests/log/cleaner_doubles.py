@@ -92,8 +92,8 @@ class Writer:
         batch = encode_batch(
             data,
             compression=self.random.choice(list(Compression)),
-            producer_id=producer_id,
-            producer_epoch=epoch,
+            producer_id=ProducerId(producer_id),
+            producer_epoch=Epoch(epoch),
             base_sequence=sequence,
             transactional=transactional,
         )

@@ -122,12 +122,16 @@ def batch(
     records = [(timestamp + n, b"k", tag.encode() + bytes(size), ()) for n in range(count)]
     producer_id, epoch, sequence = producer or (-1, -1, -1)
     return encode_batch(
-        records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+        records,
+        producer_id=ProducerId(producer_id),
+        producer_epoch=Epoch(epoch),
+        base_sequence=sequence,
+        transactional=transactional,
     )
 
 
 def marker(producer_id: int, epoch: int, commit: bool, coordinator_epoch: int = 0, timestamp: int = START) -> bytes:
-    return control_batch(producer_id, epoch, coordinator_epoch, commit, timestamp)
+    return control_batch(ProducerId(producer_id), Epoch(epoch), coordinator_epoch, commit, Milliseconds(timestamp))
 
 
 def append(partition: Partition, data: Buffer, **options: Any) -> Appended:

@@ -18,7 +18,7 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.records import decode_batch, encode_batch, seal
 from fencepost.protocol.steps import STEP, Pace, Steps, finish
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 
 pytestmark = pytest.mark.usefixtures("each_twin")
 
@@ -64,7 +64,11 @@ def test_a_batch_has_as_many_offsets_as_records(more: int) -> None:
 def test_no_client_writes_control_records(sequence: int, transactional: bool) -> None:
     """Whatever else such a batch says: a marker of a client would end somebody's transaction."""
     sound = encode_batch(
-        [(START, b"k", b"v", ())], producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=transactional
+        [(START, b"k", b"v", ())],
+        producer_id=ProducerId(7),
+        producer_epoch=Epoch(0),
+        base_sequence=sequence,
+        transactional=transactional,
     )
     data = bytearray(sound)
     data[22] |= CONTROL

@@ -9,6 +9,7 @@ from tests.log.log_doubles import ROOT, START, Node, append, append_transactiona
 
 from fencepost.protocol.batch import stamp
 from fencepost.protocol.records import encode_record, seal
+from fencepost.protocol.types import Epoch, ProducerId
 
 FILE = ROOT / "t-0" / f"{0:020d}.log"
 KEY, VALUE = b"\0\0\0\1", b"\0\0\0\0\0\0"
@@ -24,7 +25,14 @@ def control(key: bytes | None, value: bytes | None, producer: tuple[int, int] = 
     """A control batch with this record and a right checksum."""
     body = encode_record(0, 0, key, value, ())
     return seal(
-        body, 1, START, START, producer_id=producer[0], producer_epoch=producer[1], transactional=True, control=True
+        body,
+        1,
+        START,
+        START,
+        producer_id=ProducerId(producer[0]),
+        producer_epoch=Epoch(producer[1]),
+        transactional=True,
+        control=True,
     )
 
 

@@ -14,6 +14,7 @@ from fencepost.protocol.compression import Compression, decompress
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch, encode_batch
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 
 RECORDS = [(1000 + n, b"key%d" % n, b"value" * 50, [("name", b"header")]) for n in range(5)]
 LARGE = 1 << 20
@@ -22,7 +23,12 @@ PAIRS = [(source, target) for source in Compression for target in Compression if
 
 def sent(compression: Compression, pair: tuple[int, int] = (7, 3), sequence: int = 5, **more: bool) -> bytes:
     return encode_batch(
-        RECORDS, compression=compression, producer_id=pair[0], producer_epoch=pair[1], base_sequence=sequence, **more
+        RECORDS,
+        compression=compression,
+        producer_id=ProducerId(pair[0]),
+        producer_epoch=Epoch(pair[1]),
+        base_sequence=sequence,
+        **more,
     )
 
 
@@ -110,7 +116,10 @@ def test_a_repeated_batch_is_known_again_in_any_codec() -> None:
 def test_what_is_wrong_with_the_batch_comes_before_what_is_wrong_with_its_producer() -> None:
     async def main() -> None:
         partition = Node(compression=Compression.NONE, max_message_bytes=1000).partition
-        append(partition, encode_batch([(0, None, b"v", ())], producer_id=7, producer_epoch=3, base_sequence=0))
+        append(
+            partition,
+            encode_batch([(0, None, b"v", ())], producer_id=ProducerId(7), producer_epoch=Epoch(3), base_sequence=0),
+        )
         for epoch in (3, 2):
             batch = sent(Compression.GZIP, (7, epoch), 9)
             assert error_of(partition.append(batch, Origin.CLIENT)) == ErrorCode.MESSAGE_TOO_LARGE
@@ -121,7 +130,7 @@ def test_what_is_wrong_with_the_batch_comes_before_what_is_wrong_with_its_produc
 def test_markers_are_kept_as_they_are() -> None:
     async def main() -> None:
         partition = Node(compression=Compression.GZIP).partition
-        marker = control_batch(7, 0, 0, True, 1000)
+        marker = control_batch(ProducerId(7), Epoch(0), 0, True, Milliseconds(1000))
         append(partition, marker, origin=Origin.COORDINATOR)
         (stored,) = bytes_of(partition)
         assert stored[21:] == marker[21:]

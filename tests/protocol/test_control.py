@@ -20,6 +20,7 @@ from fencepost.protocol.batch import NO_SEQUENCE, crc_matches, read_header, stam
 from fencepost.protocol.control import ABORT, COMMIT, ControlRecord, control_batch, read_control_record
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch, encode_batch, seal
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 
 PRODUCER_IDS = st.integers(0, 2**63 - 1)
 PRODUCER_EPOCHS = st.integers(0, 2**15 - 1)
@@ -53,7 +54,7 @@ TIMESTAMPS = st.integers(0, 2**62)
 def test_a_marker_has_apache_kafkas_bytes(
     commit: bool, offset: int, producer_epoch: int, timestamp: int, fetched: str
 ) -> None:
-    marker = bytearray(control_batch(5, producer_epoch, 0, commit, timestamp))
+    marker = bytearray(control_batch(ProducerId(5), Epoch(producer_epoch), 0, commit, Milliseconds(timestamp)))
     stamp(marker, 0, offset, 0)
     assert marker.hex() == fetched
     assert read_control_record(bytes.fromhex(fetched)) == ControlRecord(COMMIT if commit else ABORT, 0)
@@ -77,7 +78,9 @@ def test_a_marker_says_who_ended_what_and_how(
     leader_epoch: int,
     before: bytes,
 ) -> None:
-    marker = control_batch(producer_id, producer_epoch, coordinator_epoch, commit, timestamp, leader_epoch)
+    marker = control_batch(
+        ProducerId(producer_id), Epoch(producer_epoch), coordinator_epoch, commit, Milliseconds(timestamp), leader_epoch
+    )
     assert len(marker) == 78
     header = read_header(marker)
     assert crc_matches(marker, 0, header)
@@ -93,7 +96,7 @@ def test_a_marker_says_who_ended_what_and_how(
 
 @given(coordinator_epoch=COORDINATOR_EPOCHS, commit=st.booleans())
 def test_other_clients_read_a_marker(coordinator_epoch: int, commit: bool) -> None:
-    marker = control_batch(1, 2, coordinator_epoch, commit, 3)
+    marker = control_batch(ProducerId(1), Epoch(2), coordinator_epoch, commit, Milliseconds(3))
     (theirs,) = KafkaPythonReader(marker)
     assert (theirs.commit, theirs.abort) == (commit, not commit)
     (record,) = decode_batch(marker)
@@ -115,7 +118,9 @@ def test_a_marker_of_kafkas_schema_is_read(coordinator_epoch: int, commit: bool)
 
 
 def _control(key: bytes | None, value: bytes | None) -> bytes:
-    return encode_batch([(0, key, value, ())], producer_id=1, producer_epoch=0, transactional=True, control=True)
+    return encode_batch(
+        [(0, key, value, ())], producer_id=ProducerId(1), producer_epoch=Epoch(0), transactional=True, control=True
+    )
 
 
 @given(version=st.integers(0, 2**15 - 1), more=st.binary(max_size=20))
@@ -153,12 +158,12 @@ def test_a_marker_without_a_whole_value_is_refused(value: bytes | None, kind: in
 @given(size=st.integers(0, 77))
 def test_a_marker_that_is_cut_off_is_refused(size: int) -> None:
     with pytest.raises(ProtocolError):
-        read_control_record(control_batch(1, 2, 3, True, 4)[:size])
+        read_control_record(control_batch(ProducerId(1), Epoch(2), 3, True, Milliseconds(4))[:size])
 
 
 @given(changes=st.lists(st.tuples(st.integers(0, 77), st.integers(0, 255)), min_size=1, max_size=4))
 def test_a_damaged_marker_says_something_or_gives_a_protocol_error(changes: list[tuple[int, int]]) -> None:
-    marker = bytearray(control_batch(1, 2, 3, True, 4))
+    marker = bytearray(control_batch(ProducerId(1), Epoch(2), 3, True, Milliseconds(4)))
     for place, value in changes:
         marker[place] = value
     try:

@@ -29,7 +29,7 @@ from fencepost.protocol.records import (
     seal,
     varint,
 )
-from fencepost.protocol.types import Offset
+from fencepost.protocol.types import Epoch, Offset, ProducerId
 
 pytestmark = pytest.mark.usefixtures("each_twin")
 
@@ -72,8 +72,8 @@ def test_the_header_says_what_is_in_the_batch(records: list[NewRecord], sequence
     batch = encode_batch(
         records,
         base_offset=7,
-        producer_id=8,
-        producer_epoch=9,
+        producer_id=ProducerId(8),
+        producer_epoch=Epoch(9),
         base_sequence=sequence,
         transactional=transactional,
         leader_epoch=4,
@@ -120,7 +120,9 @@ def test_what_other_clients_write_is_read(writer: Any, records: list[NewRecord],
     assert crc_matches(batch, 0, read_header(batch))
     assert _decoded(batch) == _expected(records)
     if read_header(batch).compression is Compression.NONE:
-        ours = encode_batch(records, producer_id=5, producer_epoch=6, base_sequence=7, transactional=True)
+        ours = encode_batch(
+            records, producer_id=ProducerId(5), producer_epoch=Epoch(6), base_sequence=7, transactional=True
+        )
         assert batch[CRC_START:] == ours[CRC_START:]
 
 
@@ -293,7 +295,7 @@ def test_many_records_at_once_are_the_same_as_one_by_one(
     assert taken == len(pairs) or one_by_one.size >= limit
     assert (together.count, together.size) == (one_by_one.count, one_by_one.size)
     if taken:
-        assert together.build(1, 2, 3, True) == one_by_one.build(1, 2, 3, True)
+        assert together.build(ProducerId(1), Epoch(2), 3, True) == one_by_one.build(ProducerId(1), Epoch(2), 3, True)
 
 
 @pytest.mark.parametrize("call", ["append", "extend"])

@@ -29,8 +29,8 @@ def one_epoch_for_several_batches(patch: Patch) -> None:
     patch.setattr(Driver, "_go_on_as", _always_fresh)
 
 
-def _always_fresh(self: Driver, identity: ProducerIdAndEpoch) -> None:
-    self.identity, self._is_fresh = identity, True
+def _always_fresh(self: Driver, producer_id_and_epoch: ProducerIdAndEpoch) -> None:
+    self.producer_id_and_epoch, self._is_fresh = producer_id_and_epoch, True
 
 
 def claims_are_not_checked_by_the_driver(patch: Patch) -> None:
@@ -79,7 +79,7 @@ def an_interrupted_driver_goes_on(patch: Patch) -> None:
     take_over = Driver.take_over
 
     async def once(self: Driver, batch: Progress, new_query: bool) -> None:
-        if self.identity.producer_id < 0:
+        if self.producer_id_and_epoch.producer_id < 0:
             await take_over(self, batch, new_query)
         self._is_fresh = True
 
@@ -110,7 +110,7 @@ def progress_is_read_before_the_take_over_only(patch: Patch) -> None:
         await _look_up(self)
         self._progress = await progress.read_progress(self._cluster, self.application_id)
         self._was_committed(self._progress, batch, new_query, Verdict.REFUSE, Verdict.MISSES)
-        self.identity = await self._id.init(self._timeout_ms)
+        self.producer_id_and_epoch = await self._id.init(self._timeout_ms)
         self._is_fresh = self._is_settled = True
 
     patch.setattr(Driver, "take_over", early)
@@ -128,7 +128,7 @@ def progress_is_read_after_the_take_over_only(patch: Patch) -> None:
 
     async def late(self: Driver, batch: Progress, new_query: bool) -> None:  # noqa: ARG001
         await _look_up(self)
-        self.identity = await self._id.init(self._timeout_ms)
+        self.producer_id_and_epoch = await self._id.init(self._timeout_ms)
         self._progress = await progress.read_progress(self._cluster, self.application_id)
         self._is_fresh = self._is_settled = True
 
@@ -155,7 +155,7 @@ def progress_is_written_in_a_transaction_of_its_own(patch: Patch) -> None:
 
     async def afterwards(self: Driver, plan: Any, written: Any, batch: Progress) -> None:
         assert claims.refusal(plan.slots, written, await self._describe(list(plan.slots))) is None
-        self._go_on_as(await self._id.end(self.identity, True, plan.ticket.tv2))
+        self._go_on_as(await self._id.end(self.producer_id_and_epoch, True, plan.ticket.tv2))
         await commit(self, await self.begin(len(plan.slots)), [], batch)
 
     patch.setattr(Driver, "commit", afterwards)
@@ -232,7 +232,7 @@ def positions_are_committed_outside_of_the_transaction(patch: Patch) -> None:
         names = sorted(topics_of(batch.source_offsets))
         there = await self._look_up(names, self._cluster.deadline("looking up topics"))
         await commit_positions(self, after.ticket.tv2, batch, there)
-        self._go_on_as(await self._id.end(self.identity, True, after.ticket.tv2))
+        self._go_on_as(await self._id.end(self.producer_id_and_epoch, True, after.ticket.tv2))
 
     async def nothing(*_: Any) -> None:
         pass
@@ -249,7 +249,7 @@ def a_fenced_driver_takes_over_again(patch: Patch) -> None:
             return await write(self, *how)
         except ProducerFencedError:
             self._is_fenced, self._is_settled = False, True
-            self.identity = await self._id.init(self._timeout_ms)
+            self.producer_id_and_epoch = await self._id.init(self._timeout_ms)
             self._is_fresh = True
             return await write(self, *how)
 
@@ -263,7 +263,7 @@ def a_lost_commit_is_taken_for_made(patch: Patch) -> None:
         try:
             await commit(self, plan, written, batch)
         except TransactionAbortableError:
-            self.identity = await self._id.init(self._timeout_ms, self.identity)
+            self.producer_id_and_epoch = await self._id.init(self._timeout_ms, self.producer_id_and_epoch)
             self._is_fresh = True
 
     patch.setattr(Driver, "commit", hopeful)

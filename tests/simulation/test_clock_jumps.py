@@ -19,7 +19,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Milliseconds, Offset, TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId, TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import World
 
@@ -54,7 +54,9 @@ class Scene:
     async def produce(self, pair: tuple[int, int], sequence: int) -> tuple[int, int]:
         """One record of an idempotent producer: error and offset."""
         record = (self.world.clock.now(), None, b"x", ())
-        records = encode_batch([record], producer_id=pair[0], producer_epoch=pair[1], base_sequence=sequence)
+        records = encode_batch(
+            [record], producer_id=ProducerId(pair[0]), producer_epoch=Epoch(pair[1]), base_sequence=sequence
+        )
         data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])]
         context = RequestContext(Peer(AllowEverything(), "/here"), 9, None)
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=9, topic_data=data)

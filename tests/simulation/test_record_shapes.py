@@ -6,6 +6,7 @@ import pytest
 
 from fencepost.log.cleaner import cleaning, retention
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 from fencepost.simulation.cast import Window
 from fencepost.simulation.drawn_runs import carry_out
 from fencepost.simulation.plans import Circumstances, Plan, is_sound
@@ -21,7 +22,9 @@ def test_a_batch_of_large_records_has_room_and_some_fill_it(largest: int, togeth
     for n in range(300):
         value = f"windowed-1-1000-{n}"
         record = 1, shape.key_of(value), value.encode(), shape.headers_of(value, together)
-        sizes.append(len(encode_batch([record] * together, producer_id=1, producer_epoch=1, base_sequence=0)))
+        sizes.append(
+            len(encode_batch([record] * together, producer_id=ProducerId(1), producer_epoch=Epoch(1), base_sequence=0))
+        )
     assert largest * 0.6 < max(sizes) <= largest
 
 

@@ -13,7 +13,11 @@ AT = ("t", 0)
 
 def data(offset: int, producer_id: int = 1, *, transactional: bool = True) -> BatchHeader:
     batch = encode_batch(
-        [(0, None, b"x", ())], producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=transactional
+        [(0, None, b"x", ())],
+        producer_id=ProducerId(producer_id),
+        producer_epoch=Epoch(0),
+        base_sequence=0,
+        transactional=transactional,
     )
     return read_header(batch)._replace(base_offset=Offset(offset))
 

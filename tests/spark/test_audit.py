@@ -24,7 +24,7 @@ from fencepost.protocol.messages import DeleteRecordsRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.record_columns import FIELDS
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 from fencepost.spark import reading
 from fencepost.spark.audit import AUDIT_FIELDS, Fate, Markers, fate, sequence_of
 from fencepost.spark.options import BadOption, parse
@@ -54,7 +54,7 @@ def log_of(steps: Sequence[Step]) -> tuple[bytes, list[tuple[str, int | None]]]:
     for producer, what, count in steps:
         base = len(fates)
         if what in ("commit", "abort"):
-            marker = bytearray(control_batch(producer, 0, 0, what == "commit", 0))
+            marker = bytearray(control_batch(ProducerId(producer), Epoch(0), 0, what == "commit", Milliseconds(0)))
             marker[:8] = base.to_bytes(8)
             parts.append(bytes(marker))
             for offset in waiting.pop(producer, []):
@@ -65,8 +65,8 @@ def log_of(steps: Sequence[Step]) -> tuple[bytes, list[tuple[str, int | None]]]:
             encode_batch(
                 [(0, None, b"x", ())] * count,
                 base_offset=base,
-                producer_id=producer,
-                producer_epoch=0,
+                producer_id=ProducerId(producer),
+                producer_epoch=Epoch(0),
                 base_sequence=base,
                 transactional=what == "data",
             )
@@ -146,7 +146,13 @@ def test_records_of_a_compacted_topic_whose_marker_is_gone_are_committed(
     ("base", "sequences"), [(0, [0, 1, 2]), (2**31 - 2, [2**31 - 2, 2**31 - 1, 0]), (-1, [-1] * 3)]
 )
 def test_sequences_count_on_and_begin_anew_where_they_end(base: int, sequences: list[int]) -> None:
-    data = encode_batch([(0, None, b"x", ())] * 3, base_offset=70, producer_id=1, producer_epoch=0, base_sequence=base)
+    data = encode_batch(
+        [(0, None, b"x", ())] * 3,
+        base_offset=70,
+        producer_id=ProducerId(1),
+        producer_epoch=Epoch(0),
+        base_sequence=base,
+    )
     _, header = next(headers(data))
     assert [sequence_of(header, offset) for offset in (70, 71, 72)] == sequences
 

@@ -169,7 +169,10 @@ def test_a_driver_that_was_interrupted_takes_over_anew(kind: type[BaseException]
             await driver.write(batch(1), 2, False, tasks)
         again = Tasks(bench, b"new")
         assert await driver.write(batch(1), 2, False, again)
-        assert again.plans[0].ticket.identity.producer_epoch > tasks.plans[0].ticket.identity.producer_epoch
+        assert (
+            again.plans[0].ticket.producer_id_and_epoch.producer_epoch
+            > tasks.plans[0].ticket.producer_id_and_epoch.producer_epoch
+        )
         assert await bench.values() == [b"first", b"first", b"new", b"new"]
 
     in_world(test, level)
@@ -249,14 +252,14 @@ def test_who_is_refused_does_not_fence_the_healthy_driver(wrong: Progress) -> No
         healthy = bench.driver()
         for number in range(2):
             assert await healthy.write(batch(number, 10 + 10 * number), 2, False, Tasks(bench, b"%d" % number))
-        before = healthy.identity
+        before = healthy.producer_id_and_epoch
         refused = Tasks(bench, b"refused")
         with pytest.raises(WriteFailed, match=r"older copy|another query"):
             await bench.driver("wrong").write(wrong, 2, False, refused)
         assert refused.plans == []
         tasks = Tasks(bench, b"2")
         assert await healthy.write(batch(2, 30), 2, False, tasks)
-        assert tasks.plans[0].ticket.identity == before
+        assert tasks.plans[0].ticket.producer_id_and_epoch == before
         assert b"refused" not in await bench.values()
 
     in_world(test)

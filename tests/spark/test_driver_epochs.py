@@ -31,7 +31,7 @@ def test_an_epoch_that_ends_costs_no_batch_an_attempt(ahead: int, level: int, mo
             tasks = Tasks(bench, b"%d" % number)
             assert await driver.write(batch(number, number), 2, False, tasks)
             assert len(tasks.plans) == 1
-            identities.add(driver.identity.producer_id)
+            identities.add(driver.producer_id_and_epoch.producer_id)
         assert len(identities) > 1
         assert await bench.values() == sorted([b"%d" % number for number in range(BATCHES)] * 2)
 

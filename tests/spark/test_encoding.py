@@ -19,7 +19,7 @@ from fencepost.protocol.batch import HEADER_SIZE, headers, read_header
 from fencepost.protocol.compression import Compression, compress
 from fencepost.protocol.partitioning import partition_for_key
 from fencepost.protocol.records import BatchBuilder, Headers, decode_batch
-from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import SystemClock
 from fencepost.spark import encoding
 from fencepost.spark.attempt import BATCH_BYTES, Attempt, Plan, batch_bytes
@@ -300,7 +300,7 @@ def test_compression_makes_no_batch_larger(codec: Compression, length: int, coun
         batches.append(single.build())
         whole.append(5, None, value, ())
     for _ in range(2):  # it may be sent again
-        made = together(batches, codec).build(7, 3, 11, True)
+        made = together(batches, codec).build(ProducerId(7), Epoch(3), 11, True)
         header = read_header(made)
         assert len(made) <= whole.size
         assert [record.value for record in decode_batch(made)] == values

@@ -110,10 +110,10 @@ def test_a_second_query_under_the_same_id_is_refused_and_disturbs_nobody(spark: 
     sink = Sink(place.application, place.servers, [place.target])
     rows = spark.range(10).selectExpr("cast(id as string) as value")
     assert sink.write(rows, 0, "healthy", topic=place.target)
-    before = sink.identity
+    before = sink.producer_id_and_epoch
     with pytest.raises(Exception, match="belongs to another query"):
         place.run(spark)
-    assert sink.identity == before
+    assert sink.producer_id_and_epoch == before
     assert sink.write(rows, 1, "healthy", topic=place.target)
     sink.close()
     assert place.shown() == sorted([*range(10), *range(10)])

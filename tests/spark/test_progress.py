@@ -17,6 +17,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.fetch import PartitionData
 from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 from fencepost.spark.progress import PARTITION, RUNS, Ledger, Progress, read_progress, unfit
 
 STEPS = st.lists(
@@ -39,7 +40,7 @@ def test_it_is_the_last_value_whose_transaction_was_committed(
 
     def end(producer: int, commit: bool) -> None:
         nonlocal expected
-        batches.append(bytearray(control_batch(producer, 0, 0, commit, 0)))
+        batches.append(bytearray(control_batch(ProducerId(producer), Epoch(0), 0, commit, Milliseconds(0))))
         ended = pending.pop(producer, None)
         if ended is not None and commit:
             expected = ended
@@ -51,7 +52,9 @@ def test_it_is_the_last_value_whose_transaction_was_committed(
                 end(other, commit=False)  # it is fenced
             key = b"other" if producer == 2 else b"ours"
             record = [(0, key, value, ())]
-            written = encode_batch(record, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
+            written = encode_batch(
+                record, producer_id=ProducerId(producer), producer_epoch=Epoch(0), base_sequence=0, transactional=True
+            )
             batches.append(bytearray(written))
             if producer != 2:
                 pending[producer] = value
@@ -98,7 +101,7 @@ class Log:
             elif what == "plain":
                 self._append_record(None, Progress("nobody", 0, []), before)
             else:
-                marker = control_batch(application, 0, 0, what == "commit", 0)
+                marker = control_batch(ProducerId(application), Epoch(0), 0, what == "commit", Milliseconds(0))
                 self._append(bytearray(marker), 1, None)
                 ended = pending.pop(application, None)
                 if ended is not None and what == "commit":
@@ -109,8 +112,8 @@ class Log:
         records = [*([(0, b"nobody", b"{}", ())] * before), (0, key, record.encode(), ())]
         batch = encode_batch(
             records,
-            producer_id=99 if application is None else application,
-            producer_epoch=0,
+            producer_id=ProducerId(99 if application is None else application),
+            producer_epoch=Epoch(0),
             base_sequence=0,
             transactional=application is not None,
         )

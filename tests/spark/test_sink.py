@@ -61,10 +61,10 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> Non
 
 def test_a_sink_that_has_written_nothing_is_whole_and_can_be_closed() -> None:
     sink = Sink(**GOOD)
-    assert sink.identity == NO_PRODUCER
+    assert sink.producer_id_and_epoch == NO_PRODUCER
     sink.close()
     sink.close()
-    assert sink.identity == NO_PRODUCER
+    assert sink.producer_id_and_epoch == NO_PRODUCER
 
 
 class Rows:

@@ -24,7 +24,7 @@ from fencepost.log.descriptors import for_files, limit
 from fencepost.log.disk import Disk, LocalDisk
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
-from fencepost.protocol.types import TRANSACTION_STATE, TopicPartition
+from fencepost.protocol.types import TRANSACTION_STATE, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import Listener, Runtime, Slices, Work
 
 logger = get_logger(__name__)
@@ -247,8 +247,8 @@ def _reconcile(node: Node) -> Work[None]:
         return
     for partition in node.storage.partitions():
         producers = partition.producers
-        pairs = [(pid, producers.epoch_of(pid)) for pid, _ in producers.open_transactions()]
-        if pairs:
+        open_ones = [ProducerIdAndEpoch(pid, producers.epoch_of(pid)) for pid, _ in producers.open_transactions()]
+        if open_ones:
             # What is open and what is known are of one moment.
-            node.transactions.reconcile({TopicPartition(partition.topic, partition.index): pairs})
+            node.transactions.reconcile({TopicPartition(partition.topic, partition.index): open_ones})
         yield

@@ -47,7 +47,7 @@ class Unnumbered:
         self.sender: Sender | None = None
 
     @property
-    def identity(self) -> ProducerIdAndEpoch | None:
+    def producer_id_and_epoch(self) -> ProducerIdAndEpoch | None:
         return NO_PRODUCER
 
     @property

@@ -43,12 +43,12 @@ class Batch:
         "ended",
         "fails",
         "futures",
-        "identity",
         "in_doubt",
         "is_stranded",
         "last",
         "on_acknowledged",
         "on_wire",
+        "producer_id_and_epoch",
         "times",
         "together",
         "tries",
@@ -74,7 +74,7 @@ class Batch:
         self.futures: list[asyncio.Future[RecordMetadata]] = []
         self.times: list[int] = []
         self.data: bytes | None = None
-        self.identity = NO_PRODUCER
+        self.producer_id_and_epoch = NO_PRODUCER
         self.base_sequence = -1
         self.tries = 0
         self.last = ""
@@ -133,12 +133,12 @@ class Batch:
             self.together.one_more()  # two instead of one
         return found
 
-    def number(self, identity: ProducerIdAndEpoch, sequence: int, transactional: bool) -> None:
-        """Give it the producer's identity and its place in the sequence of its partition."""
-        self.identity, self.base_sequence = identity, sequence
+    def number(self, producer_id_and_epoch: ProducerIdAndEpoch, sequence: int, transactional: bool) -> None:
+        """Give it the producer's id and epoch, and its place in the sequence of its partition."""
+        self.producer_id_and_epoch, self.base_sequence = producer_id_and_epoch, sequence
         self.data = self.builder.build(
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
+            producer_id=producer_id_and_epoch.producer_id,
+            producer_epoch=producer_id_and_epoch.producer_epoch,
             base_sequence=sequence,
             transactional=transactional,
         )

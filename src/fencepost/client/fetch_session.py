@@ -72,7 +72,7 @@ class Ends(NamedTuple):
 class Answer(NamedTuple):
     """What there is to know after an answer: of what it leaves out, there is nothing new."""
 
-    told: Mapping[TopicPartition, PartitionData]
+    partitions: Mapping[TopicPartition, PartitionData]
     ends: Mapping[TopicPartition, Ends]
     """Of all partitions that were asked for, whenever it was told; missing where there was an error."""
 
@@ -146,17 +146,17 @@ class FetchSession:
         former, told_id = self.session_id, response.session_id
         if self._epoch == BEGIN or told_id == NO_SESSION:
             self.session_id = told_id
-        told = self._told(response)
+        partitions = self._partitions_of(response)
         if self._epoch == BEGIN:
             # Whether a node that leaves something out will read it later nobody knows.
-            if told_id != NO_SESSION and len(told) == len(self._partitions):
+            if told_id != NO_SESSION and len(partitions) == len(self._partitions):
                 self._next_epoch = 1
         elif told_id == former:
             self._next_epoch = next_epoch(self._epoch)
-        return Answer(told, self._ends)
+        return Answer(partitions, self._ends)
 
-    def _told(self, response: Any) -> dict[TopicPartition, PartitionData]:
-        told: dict[TopicPartition, PartitionData] = {}
+    def _partitions_of(self, response: Any) -> dict[TopicPartition, PartitionData]:
+        partitions: dict[TopicPartition, PartitionData] = {}
         for topic in response.responses:
             name = self._names.get(topic.topic_id, "") if self._by_id else topic.topic
             for found in topic.partitions:
@@ -164,12 +164,12 @@ class FetchSession:
                 asked = self._partitions.get(at)
                 if asked is None or (self._by_id and asked.topic_id != topic.topic_id):
                     raise ProtocolError("it is about what was not asked")
-                told[at] = found
+                partitions[at] = found
                 if found.error_code:
                     self._ends.pop(at, None)
                 else:
                     self._ends[at] = Ends(found.high_watermark, found.last_stable_offset, found.log_start_offset)
-        return told
+        return partitions
 
     def begin_anew(self) -> None:
         """Nobody knows what the node knows: the next request names everything, and closes the session there is."""

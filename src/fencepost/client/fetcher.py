@@ -314,15 +314,15 @@ class Fetcher:
         """Ask for the leaders and partitions of these topics (None: all), unless that is under way."""
         self._lookups.want(topics)
 
-    def _looked_up(self, told: MetadataResponse | ClientError) -> None:
+    def _looked_up(self, answered: MetadataResponse | ClientError) -> None:
         """Take note of what the brokers say of topics, which the cluster knows by now."""
-        if isinstance(told, ConnectionLostError | UnreachableError):
+        if isinstance(answered, ConnectionLostError | UnreachableError):
             self._unread.nobody_answers()
-        elif isinstance(told, ClientError):
-            self.error = told
+        elif isinstance(answered, ClientError):
+            self.error = answered
         else:
             read = {at.topic: None for at in self.followed}
-            for topic in told.topics:
+            for topic in answered.topics:
                 error = ErrorCode(topic.error_code)
                 if topic.name in read and error and not error.retriable:
                     self.error = BrokerError(error, f"topic {topic.name!r} cannot be read")
@@ -363,7 +363,7 @@ class Fetcher:
         for at, (partition, wanted) in asked.items():
             if self.followed.get(at) is not partition or partition.wanted != wanted:
                 continue  # no longer read, or from elsewhere
-            found = answer.told.get(at)
+            found = answer.partitions.get(at)
             partition.had_some = found is not None and bool(found.records)
             if partition.in_commit_order is not None and at in answer.ends:
                 self._told_ends(partition, partition.in_commit_order, answer.ends[at], now)
@@ -409,9 +409,9 @@ class Fetcher:
         await self._sessions.end()
 
 
-def _differ(known: uuid.UUID, told: uuid.UUID) -> bool:
+def _differ(known: uuid.UUID, answered: uuid.UUID) -> bool:
     """Whether these are ids of two topics; a zero id says nothing."""
-    return known is not told and known != told and known != ZERO_UUID and told != ZERO_UUID
+    return known is not answered and known != answered and known != ZERO_UUID and answered != ZERO_UUID
 
 
 def _have_ids(partitions: Sequence[Followed]) -> bool:

@@ -83,10 +83,10 @@ class GroupOffsets:
         request = OffsetFetchRequest(groups=[group], require_stable=True)
         while True:
             answer = await self._requests.ask(request, deadline, most=_WITH_EPOCH, least=_WITH_EPOCH)
-            (told,) = answer.groups
-            error = ErrorCode(told.error_code)
+            (group,) = answer.groups
+            error = ErrorCode(group.error_code)
             if not (error in MOVED or error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-                return told
+                return group
             self._requests.forget_coordinator()
             await deadline.pause(error.name)
 

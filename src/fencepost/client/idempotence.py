@@ -1,4 +1,4 @@
-"""The identity of a producer without transactions: each record once, whatever is sent again (KIP-98, KIP-360)."""
+"""The id and epoch of a producer without transactions: each record once, whatever is sent again (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Idempotence:
         self.transactional_id: str | None = None
         self.sender: Sender | None = None
         self._cluster = cluster
-        self._identity: ProducerIdAndEpoch | None = None
+        self._producer_id_and_epoch: ProducerIdAndEpoch | None = None
         self._asking: asyncio.Task[None] | None = None
         self.error: ClientError | None = None
 
     @property
-    def identity(self) -> ProducerIdAndEpoch | None:
-        if self._identity is None and self.error is None and (self._asking is None or self._asking.done()):
+    def producer_id_and_epoch(self) -> ProducerIdAndEpoch | None:
+        if self._producer_id_and_epoch is None and self.error is None and (self._asking is None or self._asking.done()):
             self._asking = asyncio.get_running_loop().create_task(self._ask())
-        return self._identity
+        return self._producer_id_and_epoch
 
     @property
     def takes_records(self) -> bool:
@@ -66,17 +66,17 @@ class Idempotence:
             self.error = error
             return error
         lost_place = isinstance(error, BrokerError) and error.code in _LOST_PLACE
-        if (is_spent or lost_place) and batch.identity == self._identity:
+        if (is_spent or lost_place) and batch.producer_id_and_epoch == self._producer_id_and_epoch:
             # What is on its way keeps its pair; what comes after it goes under the next one.
-            producer_id, epoch = self._identity
+            producer_id, epoch = self._producer_id_and_epoch
             exhausted = epoch >= MAX_PRODUCER_EPOCH
-            self._identity = None if exhausted else ProducerIdAndEpoch.of(producer_id, epoch + 1)
+            self._producer_id_and_epoch = None if exhausted else ProducerIdAndEpoch.of(producer_id, epoch + 1)
         return error
 
     async def _ask(self) -> None:
         deadline = self._cluster.deadline("InitProducerId")
         try:
-            while self._identity is None:
+            while self._producer_id_and_epoch is None:
                 try:
                     answer = await deadline.within(self._request())
                 except (ConnectionLostError, UnreachableError) as lost:
@@ -84,7 +84,7 @@ class Idempotence:
                     continue
                 error = ErrorCode(answer.error_code)
                 if not error:
-                    self._identity = ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
+                    self._producer_id_and_epoch = ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
                 elif error.retriable:
                     await deadline.pause(error.name)
                 else:

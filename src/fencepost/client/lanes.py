@@ -48,13 +48,13 @@ class Next(Enum):
     """An answer has to come first."""
 
 
-def what_goes_next(on_wire: Sequence[bool], most: int, *, same_identity: bool) -> Next:
+def what_goes_next(on_wire: Sequence[bool], most: int, *, same_producer: bool) -> Next:
     """What may be sent, given which of the batches in flight are on the wire, in the order of their sequences.
 
-    `most`: that may be on the wire together; `same_identity`: a new batch has the producer id and epoch of these.
+    `most`: that may be on the wire together; `same_producer`: a new batch has the producer id and epoch of these.
 
         on the wire                         next
-        all of them, fewer than `most`      NEW if the identity is the same, else NOTHING
+        all of them, fewer than `most`      NEW if the producer is the same, else NOTHING
         none in flight                      NEW
         the first ones, fewer than `most`   AGAIN, the one after them
         one behind another that is not      NOTHING: its answer comes first
@@ -65,13 +65,22 @@ def what_goes_next(on_wire: Sequence[bool], most: int, *, same_identity: bool) -
         return Next.NOTHING
     if sent < len(on_wire):
         return Next.AGAIN
-    return Next.NEW if sent == 0 or same_identity else Next.NOTHING
+    return Next.NEW if sent == 0 or same_producer else Next.NOTHING
 
 
 class Lane:
     """One partition: the batches in flight, those that wait, and the next sequence number."""
 
-    __slots__ = ("at", "identity", "in_flight", "is_known", "next_sequence", "queue", "retry_at", "through")
+    __slots__ = (
+        "at",
+        "in_flight",
+        "is_known",
+        "next_sequence",
+        "producer_id_and_epoch",
+        "queue",
+        "retry_at",
+        "through",
+    )
 
     def __init__(self, at: TopicPartition) -> None:
         self.at = at
@@ -83,10 +92,10 @@ class Lane:
         """When something is to be sent again, at the earliest."""
         self.through: object = None
         """The connection that was sent on last."""
-        self.identity = NO_PRODUCER
+        self.producer_id_and_epoch = NO_PRODUCER
         self.next_sequence = 0
         self.is_known = False
-        """A batch of this identity was acknowledged.  Before, a leader may take any sequence for the first one."""
+        """A batch of this id and epoch was acknowledged.  Before, a leader may take any sequence for the first one."""
 
     @property
     def count(self) -> int:
@@ -117,14 +126,14 @@ class Lane:
                 return batch
         return self.queue[0] if self.queue else None
 
-    def next(self, identity: ProducerIdAndEpoch, most: int) -> Next:
-        """What may be sent under this identity."""
+    def next(self, producer_id_and_epoch: ProducerIdAndEpoch, most: int) -> Next:
+        """What may be sent under this producer id and epoch."""
         if self.in_flight and self.in_flight[-1].is_stranded:
             return Next.NOTHING
         found = what_goes_next(
             [batch.on_wire for batch in self.in_flight],
             1 if self._goes_alone else most,
-            same_identity=identity == self.identity,
+            same_producer=producer_id_and_epoch == self.producer_id_and_epoch,
         )
         return Next.NOTHING if found is Next.NEW and not self.queue else found
 
@@ -150,17 +159,17 @@ class Lane:
         assert batch is not None, "a partition that may send has something to send"
         return batch
 
-    def take(self, identity: ProducerIdAndEpoch, connection: object, transactional: bool) -> Batch:
+    def take(self, producer_id_and_epoch: ProducerIdAndEpoch, connection: object, transactional: bool) -> Batch:
         """Put what goes out next on the wire; where it is a new batch, with the next number."""
         batch = self.upcoming()
         if self.queue and batch is self.queue[0]:
             self.in_flight.append(self.queue.popleft())
-            if self.identity != identity:
-                self.identity, self.next_sequence, self.is_known = identity, 0, False
-            if identity == NO_PRODUCER:
-                batch.number(identity, NO_SEQUENCE, transactional)
+            if self.producer_id_and_epoch != producer_id_and_epoch:
+                self.producer_id_and_epoch, self.next_sequence, self.is_known = producer_id_and_epoch, 0, False
+            if producer_id_and_epoch == NO_PRODUCER:
+                batch.number(producer_id_and_epoch, NO_SEQUENCE, transactional)
             else:
-                batch.number(identity, self.next_sequence, transactional)
+                batch.number(producer_id_and_epoch, self.next_sequence, transactional)
                 self.next_sequence = next_sequence(self.next_sequence, batch.builder.count)
         batch.on_wire = True
         batch.tries += 1
@@ -178,7 +187,7 @@ class Lane:
         `is_spent`: that is known already.  Otherwise they are given back, unless others follow: these are stranded.
         A batch without numbers takes none with it.
         """
-        if batch.identity == NO_PRODUCER:
+        if batch.producer_id_and_epoch == NO_PRODUCER:
             self.in_flight.remove(batch)
             return False
         behind = list(self.in_flight)[self.in_flight.index(batch) + 1 :]
@@ -209,7 +218,7 @@ class Lane:
         place, sequence, halves = self.in_flight.index(batch), batch.base_sequence, batch.halves()
         del self.in_flight[place]
         for n, half in enumerate(halves):
-            half.number(batch.identity, sequence, transactional)
+            half.number(batch.producer_id_and_epoch, sequence, transactional)
             half.is_stranded, half.fails = batch.is_stranded, batch.fails
             if sequence != NO_SEQUENCE:
                 sequence = next_sequence(sequence, half.builder.count)

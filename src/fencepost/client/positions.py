@@ -301,9 +301,9 @@ class _Asking:
 
     async def ask(self, by_node: Mapping[int, list[TopicPartition]]) -> object:
         """Ask the leaders once; why not everything was told, None if it was.  Raises BrokerError, TimedOutError."""
-        told = await asyncio.gather(*(self._ask(*each) for each in by_node.items()), return_exceptions=True)
+        answers = await asyncio.gather(*(self._ask(*each) for each in by_node.items()), return_exceptions=True)
         because: object = None
-        for each in told:
+        for each in answers:
             if isinstance(each, BaseException):
                 raise each
             because = because or each

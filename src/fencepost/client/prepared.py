@@ -46,7 +46,7 @@ class PreparedTxnState(NamedTuple):
         return state
 
     @property
-    def pair(self) -> ProducerIdAndEpoch:
+    def producer_id_and_epoch(self) -> ProducerIdAndEpoch:
         return ProducerIdAndEpoch.of(self.producer_id, self.epoch)
 
 

@@ -16,7 +16,7 @@ class Rules(Protocol):
     transactional_id: str | None
 
     @property
-    def identity(self) -> ProducerIdAndEpoch | None:
+    def producer_id_and_epoch(self) -> ProducerIdAndEpoch | None:
         """Who writes; None while that is not known."""
         ...
 

@@ -241,18 +241,18 @@ class Sender:
         self._alarm.set(self._loop.time() + pause)
 
     def _drain(self) -> None:
-        identity, now = self._rules.identity, self._loop.time()
+        producer_id_and_epoch, now = self._rules.producer_id_and_epoch, self._loop.time()
         lanes = list(self._busy.values())
         for lane in lanes:
             self._expire(lane, now)
-        while identity is not None and lanes:
-            lanes = self._send_to_each(lanes, identity, now)
+        while producer_id_and_epoch is not None and lanes:
+            lanes = self._send_to_each(lanes, producer_id_and_epoch, now)
 
-    def _send_to_each(self, lanes: Sequence[Lane], identity: ProducerIdAndEpoch, now: float) -> list[Lane]:
+    def _send_to_each(self, lanes: Sequence[Lane], producer_id_and_epoch: ProducerIdAndEpoch, now: float) -> list[Lane]:
         """Send a batch to each of these partitions that may have one now; to which one was sent."""
         by_node: dict[int, list[Lane]] = {}
         for lane in lanes:
-            if self._is_due(lane, identity, now):
+            if self._is_due(lane, producer_id_and_epoch, now):
                 node = self._routes.leader(lane.at)
                 if node is not None:
                     by_node.setdefault(node, []).append(lane)
@@ -264,7 +264,7 @@ class Sender:
             for portion in portions((lane for lane in due if lane.may_use(connection)), self._largest_request):
                 if self._requests[connection] >= self._max_in_flight:
                     break  # the next answer lets it go
-                self._send(connection, portion, identity)
+                self._send(connection, portion, producer_id_and_epoch)
                 sent += portion
         return sent
 
@@ -307,8 +307,8 @@ class Sender:
         if batch is not None:
             self._expiry.set(batch.deadline)  # whatever it waits for until then: a leader, a connection, its turn
 
-    def _is_due(self, lane: Lane, identity: ProducerIdAndEpoch, now: float) -> bool:
-        following = lane.next(identity, self._max_in_flight)
+    def _is_due(self, lane: Lane, producer_id_and_epoch: ProducerIdAndEpoch, now: float) -> bool:
+        following = lane.next(producer_id_and_epoch, self._max_in_flight)
         if following is Next.NOTHING:
             return False
         if following is Next.AGAIN:
@@ -338,10 +338,10 @@ class Sender:
                 while lane.queue:
                     self._ends.failed(lane, lane.queue.popleft(), Outcome.ABORTABLE, error, is_spent=False)
 
-    def _send(self, connection: Connection, lanes: list[Lane], identity: ProducerIdAndEpoch) -> None:
+    def _send(self, connection: Connection, lanes: list[Lane], producer_id_and_epoch: ProducerIdAndEpoch) -> None:
         rules = self._rules
         transactional = rules.transactional_id is not None
-        sent = [(lane, lane.take(identity, connection, transactional)) for lane in lanes]
+        sent = [(lane, lane.take(producer_id_and_epoch, connection, transactional)) for lane in lanes]
         request = ProduceRequest(
             transactional_id=rules.transactional_id,
             acks=self._acks,

@@ -26,7 +26,7 @@ class Ticket(NamedTuple):
     """What a process needs to write to the transaction.  `tv2`: the cluster's transaction.version is 2 or more."""
 
     transactional_id: str
-    identity: ProducerIdAndEpoch
+    producer_id_and_epoch: ProducerIdAndEpoch
     tv2: bool
 
 
@@ -59,8 +59,8 @@ class SharedTransaction:
         )
 
     @property
-    def identity(self) -> ProducerIdAndEpoch | None:
-        return self._ticket.identity
+    def producer_id_and_epoch(self) -> ProducerIdAndEpoch | None:
+        return self._ticket.producer_id_and_epoch
 
     def versions(self) -> tuple[int, int]:
         return (SINCE_TV2["Produce"], NEWEST_PRODUCE) if self._ticket.tv2 else (3, BEFORE_TV2["Produce"])
@@ -82,7 +82,7 @@ class SharedTransaction:
         """Send a batch; its future gives the offset of its first record.  Raises what went wrong before."""
         assert self.sender is not None
         if not self._ticket.tv2 and at not in self._registered:
-            await self._id.add_partitions(self._ticket.identity, [at])
+            await self._id.add_partitions(self._ticket.producer_id_and_epoch, [at])
             self._registered[at] = None
         if self.sender.is_full:
             await self.sender.wait_for_room()

@@ -54,14 +54,14 @@ class TopicLookups:
             self._asked, self._wanted = self._wanted, {}
             asked = None if self._asked is None else list(self._asked)
             try:
-                told: MetadataResponse | ClientError = await self._cluster.refresh(asked)
+                answer: MetadataResponse | ClientError = await self._cluster.refresh(asked)
             except ClientError as error:
-                told = error
+                answer = error
             finally:
                 self._asked = {}
             self._pause = _PAUSE if self._are_led(asked) else min(2 * self._pause, _LONGEST_PAUSE)
             self._from = loop.time() + self._pause
-            self._answered(told)
+            self._answered(answer)
 
     def _are_led(self, topics: Sequence[str] | None) -> bool:
         """Whether somebody leads each partition of these, as far as is known."""

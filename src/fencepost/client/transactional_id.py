@@ -292,7 +292,7 @@ class TransactionalId:
         Raises TransactionAbortedError where it was aborted, OutcomeUnknownError where no answer came in time.
         """
         try:
-            await self.end(prepared.pair, commit=True, tv2=True)
+            await self.end(prepared.producer_id_and_epoch, commit=True, tv2=True)
         except StaleProducerEpochError:
             return False
         except MAY_PASS as error:

@@ -53,10 +53,7 @@ _OLD_PAIR: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED,
 
 
 class Transactions:
-    """The state of a producer's transactions, and the requests that move it.
-
-    The rules (`rules.Rules`) of a transactional producer's sender.
-    """
+    """A producer's transactions, and the requests that move them: the `rules.Rules` of its sender."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int, two_phase: bool = False) -> None:
         check_sendable(transaction_timeout_ms=timeout_ms)
@@ -67,7 +64,7 @@ class Transactions:
         self._id = TransactionalId(cluster, transactional_id, two_phase=two_phase)
         self._timeout_ms = timeout_ms
         self._state = State.UNINITIALIZED
-        self._identity = NO_PRODUCER
+        self._producer_id_and_epoch = NO_PRODUCER
         self._following: ProducerIdAndEpoch | None = None
         """The pair to go on with, when the current one proved old."""
         self._error: ClientError | None = None
@@ -101,8 +98,8 @@ class Transactions:
     # What the sender asks (rules.Rules)
 
     @property
-    def identity(self) -> ProducerIdAndEpoch | None:
-        return None if self._identity is NO_PRODUCER else self._identity
+    def producer_id_and_epoch(self) -> ProducerIdAndEpoch | None:
+        return None if self._producer_id_and_epoch is NO_PRODUCER else self._producer_id_and_epoch
 
     @property
     def takes_records(self) -> bool:
@@ -164,9 +161,10 @@ class Transactions:
             self._become(State.INITIALIZING)
             try:
                 if keep_prepared:
-                    self._identity, self._prepared = await self._id.init_keeping(self._timeout_ms)
+                    self._producer_id_and_epoch, self._prepared = await self._id.init_keeping(self._timeout_ms)
                 else:
-                    self._identity, self._prepared = await self._id.init(self._timeout_ms), PreparedTxnState()
+                    self._producer_id_and_epoch = await self._id.init(self._timeout_ms)
+                    self._prepared = PreparedTxnState()
             except (*MAY_PASS, UnsupportedByBrokerError, asyncio.CancelledError):
                 self._become(State.UNINITIALIZED)
                 raise
@@ -187,8 +185,8 @@ class Transactions:
                 # Before the first implicit add the leaders must see a fresh epoch (facts §9.3).  In the old protocol it
                 # keeps out a request of the last transaction that is late: it would act on this one (KAFKA-17754).
                 if self._id.unsettled:
-                    await self._id.end_what_came_late(self._identity)
-                self._identity = await self._next_identity()
+                    await self._id.end_what_came_late(self._producer_id_and_epoch)
+                self._producer_id_and_epoch = await self._next_producer_id_and_epoch()
             pause = self._pause.begin(asyncio.get_running_loop().time())
             if pause:
                 await asyncio.sleep(pause)
@@ -218,8 +216,8 @@ class Transactions:
             self._started = True
             try:
                 if not self._tv2:
-                    await self._id.add_offsets(self._identity, group.group_id)
-                await self._id.commit_offsets(self._identity, group, offsets, self._tv2)
+                    await self._id.add_offsets(self._producer_id_and_epoch, group.group_id)
+                await self._id.commit_offsets(self._producer_id_and_epoch, group, offsets, self._tv2)
             except ClientError as error:
                 self.fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
                 await self.raise_error()
@@ -238,7 +236,7 @@ class Transactions:
         with self._call.alone("prepare_transaction"):
             if self._state is State.IN_TRANSACTION:
                 self._become(State.PREPARED)
-                self._prepared = PreparedTxnState(*self._identity) if self._started else PreparedTxnState()
+                self._prepared = PreparedTxnState(*self._producer_id_and_epoch) if self._started else PreparedTxnState()
             assert self.sender is not None, "a transaction has a sender"
             await self.sender.flush()
             await self.raise_error()
@@ -311,7 +309,7 @@ class Transactions:
         """Was the transaction timed out, was the id forgotten, or is there a successor?  Asked once for all callers."""
         stale = self._error
         try:
-            self._following = await self._next_identity()
+            self._following = await self._next_producer_id_and_epoch()
         except ClientError:
             return  # it is the error now, or is to be found out by the abort
         if isinstance(stale, StaleProducerEpochError) and self._error is stale:
@@ -327,7 +325,7 @@ class Transactions:
                 return
             asked_at = asyncio.get_running_loop().time()
             try:
-                await self._id.add_partitions(self._identity, waiting)
+                await self._id.add_partitions(self._producer_id_and_epoch, waiting)
             except ClientError as error:
                 self.fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
                 return
@@ -341,11 +339,12 @@ class Transactions:
         if self._finding.is_under_way:
             await self._finding.done_within(None)  # what it finds out is of this transaction
         if not commit and (self._following is not None or isinstance(self._error, StaleProducerEpochError)):
-            self._identity, self._following = self._following or await self._next_identity(), None
+            self._producer_id_and_epoch = self._following or await self._next_producer_id_and_epoch()
+            self._following = None
             return
         asked_at = asyncio.get_running_loop().time()
         try:
-            self._identity = await self._id.end(self._identity, commit, self._tv2)
+            self._producer_id_and_epoch = await self._id.end(self._producer_id_and_epoch, commit, self._tv2)
         except MAY_PASS as error:
             raise unconfirmed(error, "commit_transaction" if commit else "abort_transaction") from error
         except (TransactionAbortableError, UnsupportedByBrokerError, BrokerError) as error:
@@ -356,7 +355,7 @@ class Transactions:
                 self.fail(error, fatal=False)
                 await self.raise_error()
             # The coordinator knows nothing of it (any more): a new epoch ends whatever there is.
-            self._identity = await self._next_identity()
+            self._producer_id_and_epoch = await self._next_producer_id_and_epoch()
         except ClientError as error:
             self._die(error)
             raise
@@ -364,12 +363,12 @@ class Transactions:
             now = asyncio.get_running_loop().time()
             self._pause.ended(now, now - asked_at)
             if not self._tv2 and self._needs_new_epoch:
-                self._identity = await self._next_identity()
+                self._producer_id_and_epoch = await self._next_producer_id_and_epoch()
 
-    async def _next_identity(self) -> ProducerIdAndEpoch:
+    async def _next_producer_id_and_epoch(self) -> ProducerIdAndEpoch:
         """The next epoch of the current pair.  Raises ProducerFencedError if somebody else has the id."""
         try:
-            return await self._id.init(self._timeout_ms, self._identity)
+            return await self._id.init(self._timeout_ms, self._producer_id_and_epoch)
         except MAY_PASS:
             raise
         except ClientError as error:

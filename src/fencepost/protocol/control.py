@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch, encode_record, seal
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import Buffer, Epoch, Milliseconds, ProducerId
 
 ABORT = 0
 COMMIT = 1
@@ -29,7 +29,12 @@ class ControlRecord(NamedTuple):
 
 
 def control_batch(
-    producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool, timestamp: int, leader_epoch: int = -1
+    producer_id: ProducerId,
+    producer_epoch: Epoch,
+    coordinator_epoch: int,
+    commit: bool,
+    timestamp: Milliseconds,
+    leader_epoch: int = -1,
 ) -> bytes:
     """The marker that ends a transaction: one record, 78 bytes."""
     key = _KEY.pack(0, COMMIT if commit else ABORT)

@@ -24,7 +24,7 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.compression import LARGEST_BATCH, Compression, compress
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_decoding import decode_records
-from fencepost.protocol.types import Buffer, Offset
+from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Buffer, Epoch, Offset, ProducerId
 
 _FRONT = Struct(">qiibI")
 UNLIMITED: Final = (1 << 60) - 1  # bytes, which no batch has
@@ -122,8 +122,8 @@ def seal(
     last_offset_delta: int | None = None,
     compression: Compression = Compression.NONE,
     compression_level: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
+    producer_id: ProducerId = NO_PRODUCER_ID,
+    producer_epoch: Epoch = NO_EPOCH,
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
     control: bool = False,
@@ -147,8 +147,8 @@ def encode_batch(
     *,
     base_offset: int = 0,
     compression: Compression = Compression.NONE,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
+    producer_id: ProducerId = NO_PRODUCER_ID,
+    producer_epoch: Epoch = NO_EPOCH,
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
     control: bool = False,
@@ -252,8 +252,8 @@ class BatchBuilder:
 
     def build(
         self,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
+        producer_id: ProducerId = NO_PRODUCER_ID,
+        producer_epoch: Epoch = NO_EPOCH,
         base_sequence: int = NO_SEQUENCE,
         transactional: bool = False,
     ) -> bytes:

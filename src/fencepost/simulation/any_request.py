@@ -55,6 +55,7 @@ from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 from fencepost.runtime import Runtime
 from fencepost.simulation.waiting import outcomes_of
 
@@ -196,8 +197,8 @@ class Asker:
                 sequence = max(sequence - 1, 0) if dice < 0.8 else sequence + 5 if dice < 0.9 else 0
             batch = encode_batch(
                 value,
-                producer_id=producer_id,
-                producer_epoch=epoch,
+                producer_id=ProducerId(producer_id),
+                producer_epoch=Epoch(epoch),
                 base_sequence=sequence,
                 transactional=name is not None,
             )

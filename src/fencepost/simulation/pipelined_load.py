@@ -17,6 +17,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, ProduceRequest, ProduceResponse
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 from fencepost.simulation.surroundings import ClientProcess
 from fencepost.simulation.waiting import outcomes_of
 from fencepost.simulation.workload import Load, Outcomes, Sent
@@ -103,8 +104,8 @@ class _Pipeline:
                 (now, shape.key_of(value), value.encode(), shape.headers_of(value, len(tags)))
                 for value in (f"{tag}-0" for tag in tags)
             ],
-            producer_id=self._producer_id,
-            producer_epoch=0,
+            producer_id=ProducerId(self._producer_id),
+            producer_epoch=Epoch(0),
             base_sequence=self._sequence,
         )
         batch = _Batch(tags, self._sequence, data)

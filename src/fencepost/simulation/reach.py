@@ -102,7 +102,10 @@ MARKS: Final[Sequence[Mark]] = (
         "a batch comes after the end of its transaction", "fencepost.simulation.windowed_load:_Windowed._check_fenced"
     ),
     Mark("a client's batch is sent again", "fencepost.client.batch_ends:BatchEnds.again"),
-    Mark("a client takes the next epoch by itself", "fencepost.client.transactions:Transactions._next_identity"),
+    Mark(
+        "a client takes the next epoch by itself",
+        "fencepost.client.transactions:Transactions._next_producer_id_and_epoch",
+    ),
     Mark(
         "a reader gives partitions of its fetch session up",
         "fencepost.client.fetch_session:FetchSession.ask",

@@ -99,7 +99,7 @@ class Scheduler:
         """Have each slot's rows written; what the attempts report.  Raises what the first failed task raised."""
         run = f"{self._driver}.{self._batch_id}.{len(self.runs)}"
         self.runs.append(run)
-        who = plan.ticket.identity
+        who = plan.ticket.producer_id_and_epoch
         self._world.note(f"run {run} writes as producer_id={who.producer_id} epoch={who.producer_epoch}")
         rows: dict[int, list[Row]] = {slot: [] for slot in plan.slots}
         for row in self._rows:

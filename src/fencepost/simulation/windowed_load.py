@@ -62,7 +62,7 @@ class _Refused(Exception):
 class _Writer(NamedTuple):
     """Who writes a transaction, and whether it ends with another epoch (transaction.version 2)."""
 
-    pair: ProducerIdAndEpoch
+    producer_id_and_epoch: ProducerIdAndEpoch
     tv2: bool
 
 
@@ -218,8 +218,8 @@ class _Windowed:
             sequence = self._sequences.get(at, 0)
             data = encode_batch(
                 [(now, shape.key_of(value), value.encode(), shape.headers_of(value, len(values))) for value in values],
-                producer_id=writer.pair.producer_id,
-                producer_epoch=writer.pair.producer_epoch,
+                producer_id=writer.producer_id_and_epoch.producer_id,
+                producer_epoch=writer.producer_id_and_epoch.producer_epoch,
                 base_sequence=sequence,
                 transactional=True,
             )
@@ -231,8 +231,8 @@ class _Windowed:
         topics = {at.topic: [each.partition for each in places if each.topic == at.topic] for at in places}
         request = AddPartitionsToTxnRequest(
             transactional_id=self._id,
-            producer_id=writer.pair.producer_id,
-            producer_epoch=writer.pair.producer_epoch,
+            producer_id=writer.producer_id_and_epoch.producer_id,
+            producer_epoch=writer.producer_id_and_epoch.producer_epoch,
             topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
         )
         await self._insist(await self._connection(), request, 3)
@@ -291,8 +291,8 @@ class _Windowed:
         """Once more until it is answered: where it was carried out, that is said again."""
         request = EndTxnRequest(
             transactional_id=self._id,
-            producer_id=writer.pair.producer_id,
-            producer_epoch=writer.pair.producer_epoch,
+            producer_id=writer.producer_id_and_epoch.producer_id,
+            producer_epoch=writer.producer_id_and_epoch.producer_epoch,
             committed=commit,
         )
         give_up = self._process.world.loop.time() + self._load.delivery_timeout_ms / 1000

@@ -121,7 +121,7 @@ class Driver:
         """Of the topics that are written to, when the tasks were given their places."""
         self._batch_bytes = BATCH_BYTES
         self._progress: Progress | None = None
-        self.identity = NO_PRODUCER
+        self.producer_id_and_epoch = NO_PRODUCER
         """Producer id and epoch of the transaction that is open, or is the next."""
         self._is_fresh = False
         """No task was ever given this epoch."""
@@ -231,7 +231,7 @@ class Driver:
         self._progress = await read_progress(cluster, self.application_id)
         if self._was_committed(self._progress, batch, new_query, Verdict.REFUSE):
             return
-        self.identity = await self._id.init(self._timeout_ms)
+        self.producer_id_and_epoch = await self._id.init(self._timeout_ms)
         # An older driver may have committed in between; from now on none does.
         self._progress = await read_progress(cluster, self.application_id)
         await self._limit_batches()
@@ -263,10 +263,10 @@ class Driver:
         """Begin a run: an epoch that no task was ever given, and what the slots have before any task starts."""
         await self._count_partitions()
         if not self._is_fresh:
-            self.identity = await self._id.init(self._timeout_ms, self.identity)
+            self.producer_id_and_epoch = await self._id.init(self._timeout_ms, self.producer_id_and_epoch)
         self._is_fresh = False
         used = max(min(slots, sum(self._counts.values())), 1)
-        ticket = Ticket(self.application_id, self.identity, self._tv2)
+        ticket = Ticket(self.application_id, self.producer_id_and_epoch, self._tv2)
         known = await self._describe(range(used))
         places, rest = dict(self._counts), (self._compression, self._delivery_timeout_ms, self._batch_bytes)
         return Plan(self.application_id, ticket, known, places, *rest)
@@ -290,7 +290,7 @@ class Driver:
             await self._commit_positions(plan.ticket.tv2, batch, there)
         finally:
             await writer.close()
-        self._go_on_as(await self._id.end(self.identity, True, plan.ticket.tv2))
+        self._go_on_as(await self._id.end(self.producer_id_and_epoch, True, plan.ticket.tv2))
 
     async def _commit_positions(self, tv2: bool, batch: Progress, topic_ids: Mapping[str, str]) -> None:
         """Commit the sources' positions, for the lag only: whatever fails of that, the end of the batch decides."""
@@ -300,8 +300,8 @@ class Driver:
             offsets = group_offsets(batch.source_offsets, self._cluster.cluster_id, topic_ids)
             if offsets:
                 if not tv2:
-                    await self._id.add_offsets(self.identity, group.group_id, deadline)
-                await self._id.commit_offsets(self.identity, group, offsets, tv2, deadline)
+                    await self._id.add_offsets(self.producer_id_and_epoch, group.group_id, deadline)
+                await self._id.commit_offsets(self.producer_id_and_epoch, group, offsets, tv2, deadline)
         except ClientError as error:
             logger.warning("application %s: positions of batch %d: %s", self._id.name, batch.batch_id, error)
 
@@ -331,19 +331,19 @@ class Driver:
         another transaction in between, has it aborted by the second.
         """
         try:
-            ended = await self._id.end(self.identity, False, self._tv2)
+            ended = await self._id.end(self.producer_id_and_epoch, False, self._tv2)
         except TransactionAbortableError:
             pass  # no transaction was open, or it was timed out: a new epoch is all that is needed
         else:
             if self._tv2:
                 self._go_on_as(ended)
                 return
-        self._go_on_as(await self._id.init(self._timeout_ms, self.identity))
+        self._go_on_as(await self._id.init(self._timeout_ms, self.producer_id_and_epoch))
 
-    def _go_on_as(self, identity: ProducerIdAndEpoch) -> None:
+    def _go_on_as(self, producer_id_and_epoch: ProducerIdAndEpoch) -> None:
         """Go on with this producer id and epoch: before transaction.version 2 the end of a transaction leaves them."""
-        self._is_fresh = self._is_fresh or identity != self.identity
-        self.identity = identity
+        self._is_fresh = self._is_fresh or producer_id_and_epoch != self.producer_id_and_epoch
+        self.producer_id_and_epoch = producer_id_and_epoch
 
     @property
     def _tv2(self) -> bool:

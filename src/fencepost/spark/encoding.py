@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from fencepost.protocol.batch import HEADER_SIZE, read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder, decode_batch, seal
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Epoch, ProducerId, TopicPartition
 from fencepost.runtime import SystemClock
 from fencepost.spark.attempt import BATCH_BYTES
 from fencepost.spark.partitioning import murmur2
@@ -106,8 +106,8 @@ class SealedBatch(BatchBuilder):
 
     def build(
         self,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
+        producer_id: ProducerId = NO_PRODUCER_ID,
+        producer_epoch: Epoch = NO_EPOCH,
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> bytes:

@@ -156,9 +156,9 @@ class Sink:
                 opened.portal.close()
 
     @property
-    def identity(self) -> ProducerIdAndEpoch:
+    def producer_id_and_epoch(self) -> ProducerIdAndEpoch:
         """The producer id and epoch of the next transaction; (-1, -1) before the first micro-batch."""
-        return NO_PRODUCER if self._opened is None else self._opened.driver.identity
+        return NO_PRODUCER if self._opened is None else self._opened.driver.producer_id_and_epoch
 
     def write(
         self,

@@ -12,8 +12,11 @@ from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 
-GOOD = encode_batch([(0, b"k", b"value", ())], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+GOOD = encode_batch(
+    [(0, b"k", b"value", ())], producer_id=ProducerId(7), producer_epoch=Epoch(0), base_sequence=0, transactional=True
+)
 PLAIN = encode_batch([(0, b"k", b"value", ())])
 
 

@@ -44,7 +44,9 @@ def states(enabled: bool, leaves: bool, prepared: bool = False) -> tuple[str, st
             assert world.broker is not None
             answer = world.broker.node.transactions.init_producer_id("id", 60_000, enable_2pc=True)
             assert producer._transactions is not None
-            producer._transactions._identity = ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
+            producer._transactions._producer_id_and_epoch = ProducerIdAndEpoch.of(
+                answer.producer_id, answer.producer_epoch
+            )
         await producer.begin_transaction()
         await (await producer.send("t", b"open"))
         if leaves:

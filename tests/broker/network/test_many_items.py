@@ -56,7 +56,7 @@ from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.protocol.partitioning import java_hash
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Offset, TopicPartition
+from fencepost.protocol.types import Epoch, Offset, ProducerId, TopicPartition
 from fencepost.runtime import Slices
 
 MANY = 2_000
@@ -214,7 +214,9 @@ def test_no_step_tells_of_all_that_there_is(
         written = broker.node.storage.partition("written", 0)
         assert written is not None
         for number in range(5 * MANY):
-            data = encode_batch([(0, b"k", b"v", ())], producer_id=number, producer_epoch=0, base_sequence=0)
+            data = encode_batch(
+                [(0, b"k", b"v", ())], producer_id=ProducerId(number), producer_epoch=Epoch(0), base_sequence=0
+            )
             assert isinstance(written.append(data, Origin.CLIENT), Appended)
 
     on_the_loop(broker, fill)

@@ -11,6 +11,7 @@ from fencepost.protocol.batch import stamp
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_record, seal
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 
 Step = tuple[str, int, int]
 _PRODUCERS = st.integers(0, 3)
@@ -68,7 +69,7 @@ def build(steps: Iterable[Step]) -> Log:
         size = count
         match kind:
             case "commit" | "abort":
-                batch, size = control_batch(producer, 1, 0, kind == "commit", 0), 1
+                batch, size = control_batch(ProducerId(producer), Epoch(1), 0, kind == "commit", Milliseconds(0)), 1
                 ended = pending.pop(producer, [])
                 since.pop(producer, None)
                 if kind == "commit" and ended:
@@ -118,8 +119,8 @@ def _batch(
         0,
         last_offset_delta=(len(offsets) if span is None else span) - 1,
         compression=codec,
-        producer_id=producer,
-        producer_epoch=epoch,
+        producer_id=ProducerId(producer),
+        producer_epoch=Epoch(epoch),
         base_sequence=0,
         transactional=transactional,
         control=control,

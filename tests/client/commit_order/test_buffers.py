@@ -10,11 +10,14 @@ from tests.client.commit_order.reading import Disk
 from fencepost.client.commit_order.buffers import TransactionBuffer, TransactionBuffers
 from fencepost.client.errors import SpillError
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 
 COVERED_FROM = 16
 """By the checksum, or by itself: before it are the offset, the length and the leader epoch."""
 LENGTH = range(8, 12)
-BATCH = encode_batch([(0, b"key", b"value", ())] * 2, producer_id=7, producer_epoch=0, base_sequence=0)
+BATCH = encode_batch(
+    [(0, b"key", b"value", ())] * 2, producer_id=ProducerId(7), producer_epoch=Epoch(0), base_sequence=0
+)
 
 
 @pytest.mark.parametrize("place", [*LENGTH, *range(COVERED_FROM, len(BATCH))])

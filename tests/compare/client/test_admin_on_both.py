@@ -17,6 +17,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 
 pytestmark = pytest.mark.compare
 
@@ -51,7 +52,11 @@ def test_every_answer_to_an_admin_is_the_same(node: Node) -> None:
 def write_without_a_coordinator(node: Node, producer_id: int, epoch: int) -> None:
     """A record of a transaction that no coordinator knows to be in this partition."""
     records = encode_batch(
-        [(0, None, b"hangs", ())], producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True
+        [(0, None, b"hangs", ())],
+        producer_id=ProducerId(producer_id),
+        producer_epoch=Epoch(epoch),
+        base_sequence=0,
+        transactional=True,
     )
     part = PartitionProduceData(index=0, records=records)
     topic = TopicProduceData(name=node.topic, partition_data=[part])

@@ -117,7 +117,7 @@ def test_batches_are_written_across_the_last_epoch_of_every_id(servers: str) -> 
             tasks = there.tasks(b"%d" % number)
             assert await driver.write(batch(number, number), 2, False, tasks)
             assert len(tasks.plans) == 1
-        assert driver.identity.producer_epoch < BATCHES
+        assert driver.producer_id_and_epoch.producer_epoch < BATCHES
         assert await there.values() == sorted([b"%d" % number for number in range(BATCHES)] * 2)
 
     on(servers, test)

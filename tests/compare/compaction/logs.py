@@ -24,6 +24,7 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import NewRecord, encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 
 SEGMENT_BYTES = 1024 * 1024
 """The least that both nodes take."""
@@ -168,8 +169,8 @@ class Log:
             encode_batch(
                 records,
                 compression=compression,
-                producer_id=producer_id,
-                producer_epoch=producer.epoch,
+                producer_id=ProducerId(producer_id),
+                producer_epoch=Epoch(producer.epoch),
                 base_sequence=producer.sequence,
                 transactional=transactional,
             )

@@ -29,7 +29,7 @@ from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxn
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
+from fencepost.protocol.types import NO_PRODUCER, Epoch, ProducerId, ProducerIdAndEpoch
 
 TOPIC = "differential"
 PARTITIONS = 2
@@ -166,8 +166,8 @@ class Coordinator(Connection):
         sequence = self._sequences.get((partition, step.pair), 0)
         batch = encode_batch(
             [(1_700_000_000_000, None, b"x", ())],
-            producer_id=pid,
-            producer_epoch=epoch,
+            producer_id=ProducerId(pid),
+            producer_epoch=Epoch(epoch),
             base_sequence=sequence,
             transactional=True,
         )

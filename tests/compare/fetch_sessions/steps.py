@@ -26,6 +26,7 @@ from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 
 TOPICS = ("a", "b", "c")
 PARTITIONS = 2
@@ -131,8 +132,8 @@ class Write(Step):
             )
         batch = encode_batch(
             [(NOW, b"k", b"v" * self.size, ())] * self.count,
-            producer_id=pair[0],
-            producer_epoch=pair[1],
+            producer_id=ProducerId(pair[0]),
+            producer_epoch=Epoch(pair[1]),
             base_sequence=sequence,
             transactional=bool(self.of),
         )

@@ -14,6 +14,7 @@ from tests.compare.plain import NOW
 from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, read_header
 from fencepost.protocol.compression import Compression, decompress
 from fencepost.protocol.records import encode_batch, seal
+from fencepost.protocol.types import Epoch, ProducerId
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Batch:
         batch = encode_batch(
             records,
             compression=self.compression,
-            producer_id=node.producer_id(self.producer),
-            producer_epoch=self.epoch,
+            producer_id=ProducerId(node.producer_id(self.producer)),
+            producer_epoch=Epoch(self.epoch),
             base_sequence=self.sequence,
             transactional=self.transactional,
         )

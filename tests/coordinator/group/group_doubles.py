@@ -174,7 +174,7 @@ class World:
 
     def end(self, pair: tuple[int, int], commit: bool, transaction_version: int = 2) -> ErrorCode:
         """A marker that carries this pair: from transaction.version 2 on an epoch above that of what it ends."""
-        marker = control_batch(*pair, 0, commit, self.clock.now())
+        marker = control_batch(*ProducerIdAndEpoch.of(*pair), 0, commit, self.clock.now())
         control = ControlRecord(COMMIT if commit else ABORT, 0)
         return self.coordinator.complete_transaction(0, marker, ProducerId(pair[0]), control, transaction_version)
 

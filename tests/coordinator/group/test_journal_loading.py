@@ -20,7 +20,7 @@ from fencepost.protocol.batch import read_header
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerIdAndEpoch
+from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId, ProducerIdAndEpoch
 from fencepost.runtime import at_once
 
 GROUPS = ("g", "g2", "ü", "")
@@ -64,7 +64,7 @@ class Writing:
     def end(self, producer_id: int) -> None:
         self._epochs[producer_id] += 1
         commit = self.random.random() < 0.5
-        self._append(control_batch(producer_id, self._epochs[producer_id], 0, commit, self.time))
+        self._append(control_batch(ProducerId(producer_id), Epoch(self._epochs[producer_id]), 0, commit, self.time))
 
     def _append(self, batch: bytes) -> None:
         assert isinstance(self.log.append(batch, Origin.COORDINATOR), Appended)
@@ -104,7 +104,7 @@ def test_a_last_record_that_cannot_be_read_is_named(key: bytes) -> None:
 
 def test_a_bit_that_flipped_in_a_marker_decides_no_offset() -> None:
     """A commit becomes an abort by one bit, and the other way round."""
-    whole = control_batch(1, 0, 0, True, Milliseconds(5))
+    whole = control_batch(ProducerId(1), Epoch(0), 0, True, Milliseconds(5))
     for bit in _checked(whole):
         world = World()
         world.journal.append(journal.batch([an_offset()], ProducerIdAndEpoch.of(1, 0)), Origin.COORDINATOR)
@@ -194,6 +194,6 @@ def test_answers_depend_on_what_was_written_while_a_journal_was_read() -> None:
     coordinator = GroupCoordinator(world, world.clock, world.settings, Random(1))
     reading = coordinator.start_loading(0)
     assert reading is not None
-    world.journal.append(control_batch(1, 0, 0, True, Milliseconds(5)), Origin.COORDINATOR)
+    world.journal.append(control_batch(ProducerId(1), Epoch(0), 0, True, Milliseconds(5)), Origin.COORDINATOR)
     at_once(reading)
     assert coordinator.delete_group("nobody").lsn == world.lsn

@@ -338,13 +338,14 @@ def test_prepared_transactions_go_on_after_a_fail_over() -> None:
 
 
 def test_open_transactions_that_nobody_knows_of_are_aborted(world: World) -> None:
-    pair = pair_of(world.init())
+    pair = ProducerIdAndEpoch.of(*pair_of(world.init()))
     world.add(pair, A)
-    reconciled = world.coordinator.reconcile({A: [pair, (5, 6)], B: [pair], C: [(5, 6)]})
-    assert reconciled == {(5, 6): [A, C], pair: [B]}
+    unknown = ProducerIdAndEpoch.of(5, 6)
+    reconciled = world.coordinator.reconcile({A: [pair, unknown], B: [pair], C: [unknown]})
+    assert reconciled == {unknown: [A, C], pair: [B]}
     assert [(marker[:2], marker.commit, where) for marker, where in world.markers.written] == [
-        ((5, 6), False, A),
-        ((5, 6), False, C),
+        (unknown, False, A),
+        (unknown, False, C),
         (pair, False, B),
     ]
     assert world.state() == "Ongoing"
@@ -353,7 +354,7 @@ def test_open_transactions_that_nobody_knows_of_are_aborted(world: World) -> Non
 def test_nothing_is_reconciled_before_everything_is_known() -> None:
     world = World(loaded=False)
     world.coordinator.load(0)
-    assert world.coordinator.reconcile({A: [(5, 6)]}) == {}
+    assert world.coordinator.reconcile({A: [ProducerIdAndEpoch.of(5, 6)]}) == {}
     assert world.markers.written == []
 
 

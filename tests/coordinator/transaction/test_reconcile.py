@@ -23,4 +23,4 @@ def test_only_who_will_end_it_knows_of_it(
     transaction = TransactionMetadata("id", ProducerId(7), Epoch(3), state=state, partitions=dict.fromkeys(partitions))
     known = state in ENDS_IT and producer_id == 7 and AT in partitions
     pair = ProducerIdAndEpoch.of(producer_id, 3)
-    assert unknown({AT: [(producer_id, 3)]}, [transaction]) == ({} if known else {pair: [AT]})
+    assert unknown({AT: [pair]}, [transaction]) == ({} if known else {pair: [AT]})

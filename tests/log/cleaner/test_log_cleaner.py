@@ -250,7 +250,9 @@ def test_what_is_left_of_an_aborted_transaction_stays_aborted_when_its_beginning
             guard = partition.start_verification(ProducerId(1), Epoch(0), sequence, False)
             assert not isinstance(guard, Refused)
             records = [(START, key, b"1", ())]
-            data = encode_batch(records, producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
+            data = encode_batch(
+                records, producer_id=ProducerId(1), producer_epoch=Epoch(0), base_sequence=sequence, transactional=True
+            )
             append(partition, data, guard=guard)
             partition.roll()
         end(partition, 1, 0, commit=False)

@@ -11,6 +11,7 @@ from fencepost.protocol.batch import DELETE_HORIZON, BatchHeader, crc_matches, r
 from fencepost.protocol.compression import FOLDED_IN_A_STEP, Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import NewRecord, decode_batch, encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 from fencepost.runtime import at_once
 
 START = 1_700_000_000_000
@@ -47,8 +48,8 @@ def test_what_stays_is_as_it_was(codec: Compression, append_time: bool, horizon:
             encode_batch(
                 some(random, count),
                 compression=codec,
-                producer_id=5,
-                producer_epoch=2,
+                producer_id=ProducerId(5),
+                producer_epoch=Epoch(2),
                 base_sequence=9,
                 transactional=True,
             )
@@ -95,8 +96,8 @@ def test_an_emptied_batch_keeps_what_its_producer_and_the_log_need() -> None:
         encode_batch(
             [(START, b"k", b"v", ()), (START + 5, b"k", b"v", ())],
             compression=Compression.ZSTD,
-            producer_id=5,
-            producer_epoch=2,
+            producer_id=ProducerId(5),
+            producer_epoch=Epoch(2),
             base_sequence=2**31 - 1,
             transactional=True,
         )

@@ -35,10 +35,13 @@ from fencepost.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Epoch, ProducerId
 from fencepost.simulation.history.events import Batch
 from fencepost.simulation.history.messages import frames, read_answer, read_request
 
-DATA = encode_batch([(1, None, b"one", ()), (1, None, None, ())], producer_id=7, producer_epoch=2, base_sequence=5)
+DATA = encode_batch(
+    [(1, None, b"one", ()), (1, None, None, ())], producer_id=ProducerId(7), producer_epoch=Epoch(2), base_sequence=5
+)
 ID = UUID(int=99)
 
 

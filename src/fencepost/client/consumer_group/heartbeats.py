@@ -36,15 +36,15 @@ class Standing(NamedTuple):
     """None, of what was told: it is to be told in any case."""
 
 
-def heartbeat(now: Standing, told: Standing | None, epoch: int) -> ConsumerGroupHeartbeatRequest:
-    """The next heartbeat of a member with this epoch; `told`: what the coordinator knows, None: nothing for sure."""
-    tells_all = told is None or epoch == JOIN
+def heartbeat(now: Standing, sent: Standing | None, epoch: int) -> ConsumerGroupHeartbeatRequest:
+    """The next heartbeat of a member with this epoch; `sent`: what the coordinator knows, None: nothing for sure."""
+    tells_all = sent is None or epoch == JOIN
     assert epoch != JOIN or not now.owned, "who joins has no partitions"
 
     def changed(value: T, before: T) -> T | None:
         return value if tells_all or value != before else None
 
-    before = now if told is None else told
+    before = now if sent is None else sent
     timeout = changed(now.rebalance_timeout_ms, before.rebalance_timeout_ms)
     owned = changed(now.owned, before.owned)
     # An empty one takes a regular expression back.

@@ -83,7 +83,7 @@ class ConsumerGroupMember:
         self._state = State.OUTSIDE
         member_id = str(uuid.UUID(int=cluster.runtime.random.getrandbits(128), version=4))
         self._now = Standing(group_id, member_id, group_instance_id, rebalance_timeout_ms, server_assignor)
-        self._told: Standing | None = None
+        self._sent: Standing | None = None
         """What the coordinator knows; None: nothing for sure."""
         self._epoch = self._joined_at = JOIN
         """Of the member, and what it was when it was let in."""
@@ -195,7 +195,7 @@ class ConsumerGroupMember:
         while not (owned and self.has_lost_place):
             self._has(owned)
             self._raise_error()
-            if self._state not in MEMBERS or self._told != self._now:
+            if self._state not in MEMBERS or self._sent != self._now:
                 await self._heartbeat_ended(deadline)
                 continue
             named = await self._names.of(self._given, topics if regex is None else None, deadline)
@@ -215,7 +215,7 @@ class ConsumerGroupMember:
         self._state = after(self._state, Event.JOIN)
         if self._heart is None or self._heart.done():
             self._heart = asyncio.get_running_loop().create_task(self._beat())
-        if self._told is not None:
+        if self._sent is not None:
             self._news.set()
         try:
             await deadline.within(self._ended.wait())
@@ -233,7 +233,7 @@ class ConsumerGroupMember:
     @property
     def _has_news(self) -> bool:
         """Whether the coordinator is to be told something at once."""
-        return self._told != self._now or (self._is_to_acknowledge and self._state is State.STABLE)
+        return self._sent != self._now or (self._is_to_acknowledge and self._state is State.STABLE)
 
     def _has(self, owned: Sequence[TopicPartition]) -> None:
         self._now = self._now._replace(owned=frozenset(self._places[at] for at in owned))
@@ -241,7 +241,7 @@ class ConsumerGroupMember:
     async def leave(self) -> None:
         """Have what we had given to others at once; a static member's is kept for it for a while."""
         self._stop_heart()
-        if self._told is not None or self._state in HEARTBEATING:
+        if self._sent is not None or self._state in HEARTBEATING:
             await self._say_goodbye()
         self._be_out(Event.LEFT)
 
@@ -284,11 +284,11 @@ class ConsumerGroupMember:
     async def _exchange(self) -> float | None:
         """One heartbeat and what follows from its answer; seconds that are to be waited before the next one."""
         epoch = JOIN if self._state is State.JOINING else self._epoch
-        now, told, self._told = self._now, self._told, None
-        if told is not None and self._is_to_acknowledge:
-            told = told._replace(owned=None)
+        now, sent, self._sent = self._now, self._sent, None
+        if sent is not None and self._is_to_acknowledge:
+            sent = sent._replace(owned=None)
         # What was given by an answer that is lost is given again to who says everything, and to nobody else.
-        request, again = heartbeat(now, told, epoch), heartbeat(now, None, epoch)
+        request, again = heartbeat(now, sent, epoch), heartbeat(now, None, epoch)
         self._is_to_acknowledge = self._is_to_acknowledge and now.owned != self._given
         try:
             least = _WITH_REGEX if now.regex is not None else 0
@@ -307,28 +307,28 @@ class ConsumerGroupMember:
     def _again_in(self) -> float:
         return self._interval if self._state in MEMBERS else _PAUSE
 
-    def _take(self, answer: Any, told: Standing) -> float | None:
+    def _take(self, answer: Any, sent: Standing) -> float | None:
         """What follows from an answer to a heartbeat that told this."""
         error = ErrorCode(answer.error_code)
         verdict = verdict_of(error, self._state)
         if verdict is Verdict.TAKEN:
             # An answer with an error says nothing of it: there it is 0.
             self._interval = max(answer.heartbeat_interval_ms / 1000, _SHORTEST_INTERVAL)
-            self._trouble, self._told = "", told
+            self._trouble, self._sent = "", sent
             self._note_epoch(answer.member_epoch)
             self._note_given(places_in(answer.assignment))
         elif verdict is Verdict.AGAIN:
-            said, self._trouble = self._trouble, trouble(error, answer.error_message, told)
+            said, self._trouble = self._trouble, trouble(error, answer.error_message, sent)
             if said != self._trouble:
                 logger.warning("group %s: %s", self.group_id, self._trouble)
             return self._again_in()
         elif verdict is Verdict.REPLACED:
             self._be_replaced()
         elif verdict is Verdict.COMPLAINT:
-            self._error = refusal(error, told, answer.error_message)
+            self._error = refusal(error, sent, answer.error_message)
             return self._again_in()
         elif verdict is Verdict.REFUSED:
-            self._be_out(EVENTS[verdict], refusal(error, told, answer.error_message))
+            self._be_out(EVENTS[verdict], refusal(error, sent, answer.error_message))
         else:
             logger.info("group %s: our place is lost (%s): we join again", self.group_id, error.name)
             self._be_out(EVENTS[verdict])
@@ -350,7 +350,7 @@ class ConsumerGroupMember:
 
     def _be_out(self, event: Event, error: ClientError | None = None) -> None:
         self._state = after(self._state, event)
-        self._epoch, self._told, self._given, self._is_to_acknowledge = JOIN, None, frozenset(), False
+        self._epoch, self._sent, self._given, self._is_to_acknowledge = JOIN, None, frozenset(), False
         self._error = error or self._error
 
     def _be_replaced(self) -> None:

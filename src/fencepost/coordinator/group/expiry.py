@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
 from fencepost.coordinator.group.offsets import Offsets
 from fencepost.protocol.consumer_protocol import CONSUMER
-from fencepost.protocol.types import Milliseconds, TopicPartition
+from fencepost.protocol.types import NO_TIMESTAMP, Milliseconds, TopicPartition
 
 
 class Expired(NamedTuple):
@@ -32,7 +32,7 @@ def expired(
     """What of a group is to be forgotten; None: nothing.  `group` is None where only its offsets are known."""
     if group is not None and group.state is not ClassicGroupState.EMPTY:
         return _of_members(group, offsets, retention_ms, now)
-    since = group.state_timestamp if group is not None and group.protocol_type else -1
+    since = group.state_timestamp if group is not None and group.protocol_type else NO_TIMESTAMP
     gone = _due(group_id, offsets.partitions(group_id, with_pending=False), offsets, since, retention_ms, now)
     left = len(offsets.partitions(group_id, with_pending=True)) - len(gone)
     had_members = group is not None and (group.protocol_type is not None or bool(group.pending_members))
@@ -47,14 +47,19 @@ def _of_members(group: ClassicGroup, offsets: Offsets, retention_ms: int, now: M
         return None
     committed = offsets.partitions(group.group_id, with_pending=False)
     unread = [at for at in committed if not group.is_subscribed(at.topic)]
-    gone = _due(group.group_id, unread, offsets, -1, retention_ms, now)
+    gone = _due(group.group_id, unread, offsets, NO_TIMESTAMP, retention_ms, now)
     return Expired(gone) if gone else None
 
 
 def _due(
-    group_id: str, partitions: Sequence[TopicPartition], offsets: Offsets, since: int, retention_ms: int, now: int
+    group_id: str,
+    partitions: Sequence[TopicPartition],
+    offsets: Offsets,
+    since: Milliseconds,
+    retention_ms: int,
+    now: Milliseconds,
 ) -> list[TopicPartition]:
-    """Those whose time is up.  `since`: when the group's last member left, or -1."""
+    """Those whose time is up.  `since`: when the group's last member left, or NO_TIMESTAMP."""
     due = []
     for at in partitions:
         committed = offsets.committed(group_id, at)

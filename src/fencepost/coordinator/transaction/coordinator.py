@@ -81,8 +81,8 @@ class TransactionCoordinator:
         keep_prepared: bool = False,
     ) -> Initialized:
         """Claim a transactional id; without one, get a producer id for an idempotent producer."""
-        pair = ProducerIdAndEpoch(producer_id, producer_epoch)
-        error = check(pair, transactional_id, timeout_ms, enable_2pc, keep_prepared, self.settings)
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        error = check(producer, transactional_id, timeout_ms, enable_2pc, keep_prepared, self.settings)
         if error:
             return Initialized(error)
         if transactional_id is None:
@@ -93,7 +93,7 @@ class TransactionCoordinator:
         entry = self._entries.get(transactional_id) or self._new(transactional_id)
         if not isinstance(entry, TransactionalIdEntry):
             return Initialized(entry)
-        request = Initialize(pair, NO_TIMEOUT if enable_2pc else Milliseconds(timeout_ms), keep_prepared)
+        request = Initialize(producer, NO_TIMEOUT if enable_2pc else Milliseconds(timeout_ms), keep_prepared)
         now, level = self._clock.now(), self.settings.transaction_version()
         decision = initialize(entry.transaction, request, now, level)
         if decision is NEEDS_PRODUCER_ID:
@@ -257,7 +257,7 @@ class TransactionCoordinator:
                 self._delivery.drop(entry.completion)
 
     def reconcile(
-        self, open_transactions: Mapping[TopicPartition, Sequence[tuple[int, int]]]
+        self, open_transactions: Mapping[TopicPartition, Sequence[ProducerIdAndEpoch]]
     ) -> Mapping[ProducerIdAndEpoch, Sequence[TopicPartition]]:
         """Abort what is open in a partition of this node but that no transactional id knows of; returns what that was.
 
@@ -268,13 +268,13 @@ class TransactionCoordinator:
             return {}
         found = reconcile.unknown(open_transactions, (entry.transaction for entry in self._entries.values()))
         epoch = max(shard.coordinator_epoch for shard in shards)
-        for pair, partitions in found.items():
+        for producer, partitions in found.items():
             logger.warning(
                 "aborting a transaction that no transactional id knows of producer_id=%d epoch=%d partitions=%s",
-                *pair,
+                *producer,
                 ",".join(map(str, partitions)),
             )
-            self._delivery.start(Completion(Marker(*pair, epoch, False, 0), partitions), self._clock.now())
+            self._delivery.start(Completion(Marker(*producer, epoch, False, 0), partitions), self._clock.now())
         return found
 
     # What time brings

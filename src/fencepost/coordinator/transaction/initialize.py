@@ -102,27 +102,27 @@ OUTCOMES: dict[tuple[Claim, bool], Outcome | ErrorCode] = {
 class Initialize(NamedTuple):
     """An InitProducerId that passed the checks of the request itself; a pair of (-1, -1) is none."""
 
-    pair: ProducerIdAndEpoch
+    expected: ProducerIdAndEpoch
     timeout_ms: Milliseconds
     keep_prepared: bool = False
 
 
-def claim_of(transaction: TransactionMetadata, pair: ProducerIdAndEpoch) -> Claim:
+def claim_of(transaction: TransactionMetadata, expected: ProducerIdAndEpoch) -> Claim:
     """How the pair relates to an initialised transactional id."""
     current = transaction.current
-    if pair == NO_PRODUCER:
+    if expected == NO_PRODUCER:
         return Claim.NEW_INSTANCE
-    if pair == current:
+    if expected == current:
         return Claim.CURRENT
-    if pair == transaction.claimed:
+    if expected == transaction.claimed:
         return Claim.REPEATED
-    if pair.producer_id != current.producer_id:
+    if expected.producer_id != current.producer_id:
         return Claim.FOREIGN
-    if pair.producer_epoch > current.producer_epoch:
+    if expected.producer_epoch > current.producer_epoch:
         return Claim.AHEAD
-    if pair.producer_epoch < transaction.instance_epoch:
+    if expected.producer_epoch < transaction.instance_epoch:
         return Claim.OLDER_INSTANCE
-    return Claim.REPEATED if pair.producer_epoch == current.producer_epoch - 1 else Claim.EARLIER
+    return Claim.REPEATED if expected.producer_epoch == current.producer_epoch - 1 else Claim.EARLIER
 
 
 def initialize(
@@ -141,14 +141,14 @@ def initialize(
     if transaction.producer_epoch < 0:
         return _first(transaction, request, now)
     current = transaction.current
-    claim = claim_of(transaction, request.pair)
+    claim = claim_of(transaction, request.expected)
     if transaction.is_prepared:
-        known = claim is not Claim.FOREIGN or _may_have_rotated(transaction, request.pair)
+        known = claim is not Claim.FOREIGN or _may_have_rotated(transaction, request.expected)
         return Refusal(ErrorCode.CONCURRENT_TRANSACTIONS if known else ErrorCode.PRODUCER_FENCED)
     is_open = transaction.state is State.ONGOING
     outcome = OUTCOMES[claim, is_open]
     if isinstance(outcome, ErrorCode):
-        return Refusal(outcome, transaction.was_timed_out(*request.pair))
+        return Refusal(outcome, transaction.was_timed_out(*request.expected))
     if current.producer_epoch > LAST_CLIENT_EPOCH and outcome in (Outcome.TELL, Outcome.REPEAT):
         # The current epoch is one that no client may hold: move on instead of telling it.
         outcome = Outcome.FENCE if is_open else Outcome.BUMP
@@ -187,7 +187,7 @@ def _claimed(
     instance_epoch: Epoch,
 ) -> Transition:
     """Hand out a pair; the transaction that was ended before is forgotten."""
-    rotated = request.pair != NO_PRODUCER and request.pair.producer_id != given.producer_id
+    rotated = request.expected != NO_PRODUCER and request.expected.producer_id != given.producer_id
     to = transaction._replace(
         producer_id=given.producer_id,
         producer_epoch=given.producer_epoch,
@@ -201,8 +201,8 @@ def _claimed(
         start_timestamp=NO_TIMESTAMP,
         last_update_timestamp=now,
         instance_epoch=instance_epoch,
-        claimed=request.pair if rotated else NO_PRODUCER,
-        timed_out=NO_PRODUCER if request.pair == NO_PRODUCER else transaction.timed_out,
+        claimed=request.expected if rotated else NO_PRODUCER,
+        timed_out=NO_PRODUCER if request.expected == NO_PRODUCER else transaction.timed_out,
     )
     return Transition(to, ErrorCode.NONE, given.producer_id, given.producer_epoch)
 
@@ -214,14 +214,14 @@ def _keep(
     given = _next_pair(transaction.current, fresh)
     if given is None:
         return NEEDS_PRODUCER_ID
-    starts = request.pair == NO_PRODUCER or given.producer_id != transaction.current.producer_id
+    starts = request.expected == NO_PRODUCER or given.producer_id != transaction.current.producer_id
     to = transaction._replace(
         next_producer_id=given.producer_id,
         next_producer_epoch=given.producer_epoch,
         timeout_ms=request.timeout_ms,
         last_update_timestamp=now,
         instance_epoch=given.producer_epoch if starts else transaction.instance_epoch,
-        timed_out=NO_PRODUCER if request.pair == NO_PRODUCER else transaction.timed_out,
+        timed_out=NO_PRODUCER if request.expected == NO_PRODUCER else transaction.timed_out,
     )
     ongoing = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     return Transition(to, ErrorCode.NONE, given.producer_id, given.producer_epoch, ongoing)
@@ -234,8 +234,8 @@ def _next_pair(current: ProducerIdAndEpoch, fresh: ProducerId | None) -> Produce
     return None if fresh is None else ProducerIdAndEpoch(fresh, Epoch(0))
 
 
-def _may_have_rotated(transaction: TransactionMetadata, pair: ProducerIdAndEpoch) -> bool:
-    return pair.producer_id == transaction.previous_producer_id and is_exhausted(pair.producer_epoch)
+def _may_have_rotated(transaction: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
+    return expected.producer_id == transaction.previous_producer_id and is_exhausted(expected.producer_epoch)
 
 
 #: Bytes of a transactional id that the journal's key has room for.
@@ -243,7 +243,7 @@ LONGEST_ID: Final = 32_767
 
 
 def check(
-    pair: ProducerIdAndEpoch,
+    expected: ProducerIdAndEpoch,
     transactional_id: str | None,
     timeout_ms: int,
     enable_2pc: bool,
@@ -254,7 +254,7 @@ def check(
 
     Without a transactional id nothing but half a pair is: the producer is merely idempotent.
     """
-    if (pair.producer_id == NO_PRODUCER_ID) != (pair.producer_epoch == NO_EPOCH):
+    if (expected.producer_id == NO_PRODUCER_ID) != (expected.producer_epoch == NO_EPOCH):
         return ErrorCode.INVALID_REQUEST
     if transactional_id is None:
         return ErrorCode.NONE

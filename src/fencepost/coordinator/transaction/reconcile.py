@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
-from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import ProducerId, ProducerIdAndEpoch, TopicPartition
 
 
 def unknown(
-    open_transactions: Mapping[TopicPartition, Sequence[tuple[int, int]]], transactions: Iterable[TransactionMetadata]
+    open_transactions: Mapping[TopicPartition, Sequence[ProducerIdAndEpoch]],
+    transactions: Iterable[TransactionMetadata],
 ) -> dict[ProducerIdAndEpoch, list[TopicPartition]]:
     """The pairs that hold a transaction open where their transactional id does not know of one, and the partitions."""
     by_producer_id: dict[ProducerId, TransactionMetadata] = {
@@ -23,10 +24,9 @@ def unknown(
         if transaction.state is State.ONGOING or transaction.is_prepared
     }
     found: dict[ProducerIdAndEpoch, list[TopicPartition]] = {}
-    for partition, pairs in open_transactions.items():
-        for producer_id, producer_epoch in pairs:
-            pair = ProducerIdAndEpoch(ProducerId(producer_id), Epoch(producer_epoch))
-            transaction = by_producer_id.get(pair.producer_id)
+    for partition, producers in open_transactions.items():
+        for producer in producers:
+            transaction = by_producer_id.get(producer.producer_id)
             if transaction is None or partition not in transaction.partitions:
-                found.setdefault(pair, []).append(partition)
+                found.setdefault(producer, []).append(partition)
     return found

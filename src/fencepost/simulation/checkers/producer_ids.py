@@ -21,7 +21,7 @@ class Handed(NamedTuple):
     """The transactional id; None: there is none."""
     known: ProducerIdAndEpoch | None
     """The pair that the producer has; None: it is a new instance."""
-    pair: ProducerIdAndEpoch
+    producer_id_and_epoch: ProducerIdAndEpoch
 
 
 def handed(api: int, request: Any, response: Any) -> Handed | None:
@@ -43,20 +43,20 @@ class ProducerIds:
         """Whose each producer id is: a transactional id or, where there is none, an instance."""
         self._instances = 0
 
-    def add(self, told: Handed) -> str | None:
+    def add(self, handed: Handed) -> str | None:
         """An answer leaves; what is wrong with that."""
-        pair, owner = told.pair, None
-        if told.known is not None:
-            owner = self._owners.get(told.known)
+        producer_id_and_epoch, owner = handed.producer_id_and_epoch, None
+        if handed.known is not None:
+            owner = self._owners.get(handed.known)
             if owner is None:
                 return None  # somebody who asks for anything
         else:
             self._instances += 1
             owner = self._instances
-        who = f"producer id {pair.producer_id}, epoch {pair.producer_epoch}"
-        if self._owners.setdefault(pair, owner) != owner:
-            return f"{who}, is given to {told.name or 'a producer without transactions'}, and another producer has it"
-        name: str | int = owner if told.name is None else told.name
-        if self._names.setdefault(pair.producer_id, name) != name:
-            return f"{who}, is given to {told.name or 'a producer without transactions'}, and the id is another one's"
+        who = f"producer id {producer_id_and_epoch.producer_id}, epoch {producer_id_and_epoch.producer_epoch}"
+        if self._owners.setdefault(producer_id_and_epoch, owner) != owner:
+            return f"{who}, is given to {handed.name or 'a producer without transactions'}, and another producer has it"
+        name: str | int = owner if handed.name is None else handed.name
+        if self._names.setdefault(producer_id_and_epoch.producer_id, name) != name:
+            return f"{who}, is given to {handed.name or 'a producer without transactions'}, and the id is another one's"
         return None
