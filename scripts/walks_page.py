@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.page import ROOT, Pages, first_sentence, table, write
 
+from fencepost.broker import Broker
 from fencepost.client import Admin, Producer
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
@@ -88,7 +89,15 @@ def walks() -> dict[str, list[Stop]]:
 
     async def main(loop: VirtualLoop) -> None:
         world = World(loop, 1)
-        await world.start()
+        broker = Broker(  # by itself: what a world puts around its node to watch it is no part of the walk
+            data=Path("/data"),
+            listen=ADDRESS,
+            settings=world.settings,
+            runtime=world.runtime("broker"),
+            disk=world.disk,
+            metadata=world.metadata,
+        )
+        await broker.start()
         async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
             await admin.create_topic("t", partitions=1)
         async with Producer(ADDRESS, transactional_id="id", runtime=world.runtime("producer")) as producer:
@@ -103,7 +112,7 @@ def walks() -> dict[str, list[Stop]]:
             await (await producer.send("t", b"value", partition=0))
             with followed() as found["plain"]:
                 await (await producer.send("t", b"value", partition=0))
-        await world.stop()
+        await broker.stop()
 
     run(main)
     return found

@@ -8,7 +8,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.coordinator.transaction.alarms import Alarms
+from fencepost.coordinator.transaction.shards import Alarms
 from fencepost.protocol.types import Milliseconds
 
 

@@ -12,8 +12,7 @@ v13   topic ids
 
 from __future__ import annotations
 
-from fencepost.broker.leader.produce_plan import ProducePlan
-from fencepost.broker.leader.writes import Topics, Write
+from fencepost.broker.leader.produce_plan import ProducePlan, Topics, Write
 from fencepost.broker.network import pacing
 from fencepost.broker.network.pacing import HandlerSteps
 from fencepost.broker.network.registry import CLOSE, NO_ANSWER, Later, Reply, serves

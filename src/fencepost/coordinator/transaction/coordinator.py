@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from fencepost.coordinator import loading
 from fencepost.coordinator.transaction import journal, listing, reconcile
 from fencepost.coordinator.transaction.add_partitions import AddPartitions, add_partitions
-from fencepost.coordinator.transaction.alarms import Alarms
 from fencepost.coordinator.transaction.answers import Added, Ended, Initialized
 from fencepost.coordinator.transaction.decision import NEEDS_PRODUCER_ID, Refusal, Transition
 from fencepost.coordinator.transaction.delivery import Delivery
@@ -30,6 +29,7 @@ from fencepost.coordinator.transaction.prepare import complete
 from fencepost.coordinator.transaction.producer_ids import ProducerIds
 from fencepost.coordinator.transaction.settings import TransactionSettings
 from fencepost.coordinator.transaction.shards import (
+    Alarms,
     Completion,
     Journals,
     Loading,
