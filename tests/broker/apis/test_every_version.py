@@ -74,6 +74,17 @@ def test_every_served_version_is_answered(client: Client, place: tuple[int, int]
     assert client.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE, "the connection goes on"
 
 
+@pytest.mark.parametrize("place", EVERY, ids=name_of)
+def test_bytes_behind_a_request_change_nothing(client: Client, place: tuple[int, int]) -> None:
+    """librdkafka sends some behind Metadata v13; whoever takes the frame apart lets them be, not the decoder alone."""
+    key, version = place
+    for behind in (b"\x00", b"\xff\xff\xff", bytes(5000)):
+        frame = client.frame(sample(SERVED[key].request, version, 1), version)
+        client.send_bytes((len(frame) - 4 + len(behind)).to_bytes(4, "big") + frame[4:] + behind)
+        assert type(client.receive()) is SERVED[key].response
+    assert client.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE, "the connection goes on"
+
+
 def unserved(key: int) -> list[int]:
     served = SERVED.get(key)
     around = [0, 1, 99] if served is None else [served.first - 1, served.last + 1, 99]
