@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import tokenize
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from scripts import imports
@@ -71,6 +72,34 @@ def test_a_file_that_a_page_names_is_there() -> None:
     named = {name_of(page): _PATH.findall(code(page)) for page in PAGES}
     assert [(name, path) for name, paths in named.items() for path in paths if not (ROOT / path).exists()] == []
     assert sum(map(len, named.values())) > 50
+
+
+_NAME = re.compile(r"(?<![\w/.<*{-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b(?![\w/(])")
+_IN_PROSE = re.compile(rf"`{_NAME.pattern}`|(?<![\w/.])((?:{'|'.join(FOLDERS)})/[\w/]+\.(?:py|md))\b")
+#: What users make by themselves.
+THEIRS = ("test_seed_7.py",)
+
+
+def is_there(name: str) -> bool:
+    """Whether some file of ours has this name, or its path ends so."""
+    return name in THEIRS or any(f"/{name_of(path)}".endswith(f"/{name}") for path in (*SOURCES, *PAGES))
+
+
+def test_a_file_that_is_named_without_its_folder_is_there_as_well() -> None:
+    """By pages in code, by modules and tests in what they say of themselves."""
+    named = {page: set(_NAME.findall(code(page))) for page in PAGES}
+    for source in SOURCES:
+        named[source] = {of or by for of, by in _IN_PROSE.findall("\n".join(prose(source)))}
+    assert [(name_of(path), name) for path, names in named.items() for name in names if not is_there(name)] == []
+    assert sum(map(len, named.values())) > 100
+
+
+def prose(source: Path) -> Iterator[str]:
+    """The comments and the docstrings of a module."""
+    with source.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""')):
+                yield token.string
 
 
 def test_a_module_that_a_page_names_is_there() -> None:

@@ -2,8 +2,8 @@
 
 Some are asserted where they belong: KAFKA-13099 with the whole coordinator, KAFKA-15468, 16352 and 18137 with
 elections, KAFKA-15552 and its relatives with producer ids, KAFKA-18654, 18662 and 18957 over the wire in
-tests/broker/test_leader_bugs.py, which also lists what cannot happen here.  Some are asserted for the log or a whole
-broker as well (tests/log/test_log_bugs.py, tests/broker/test_coordinator_bugs.py).
+tests/broker/leader/test_leader_bugs.py, which also lists what cannot happen here.  Some are asserted for the log or a
+whole broker as well (tests/log/test_log_bugs.py, tests/broker/test_coordinator_bugs.py).
 """
 
 from __future__ import annotations
