@@ -100,7 +100,7 @@ def test_an_append_that_is_left_half_done_stops_the_node(what: str, monkeypatch:
 def test_a_sync_that_is_not_accounted_for_stops_the_node(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         (node, failures), said = node_that_notes(), []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["exception"]))
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context.get("exception")))
 
         def broken(*_: object) -> None:
             raise ZeroDivisionError
