@@ -1,4 +1,4 @@
-"""The rules of the house: imports go down, in no circle; a seed decides the order; lines are limited, files short."""
+"""The rules of the house: imports go down, in no circle; a seed decides the order; files and functions are short."""
 
 from __future__ import annotations
 
@@ -184,3 +184,36 @@ def test_files_stay_readable() -> None:
     files = [file for folder in EVERYWHERE for file in (ROOT / folder).rglob("*.py")]
     lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in files}
     assert {name: length for name, length in lengths.items() if length > 420} == {}
+
+
+MOST_LINES = 60
+"""Of a function: what fits on a screen."""
+#: Longer ones, and why -> their names.
+MAY_BE_LONG = {
+    "the loop over the bytes of every record, where a call would cost more than what it does": (
+        "src/fencepost/protocol/record_decoding.py: decode_records",
+        "src/fencepost/protocol/record_kernel.py: decode_records",
+        "src/fencepost/protocol/record_kernel.py: index_records",
+        "src/fencepost/protocol/record_scan.py: _run",
+    ),
+    "half of it is the settings of a client, one a line": (
+        "src/fencepost/client/consumer.py: __init__",
+        "src/fencepost/client/producer.py: __init__",
+    ),
+}
+
+
+def long_functions(tree: ast.AST) -> list[str]:
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node.name for node in functions if (node.end_lineno or 0) - node.lineno >= MOST_LINES]
+
+
+def test_functions_fit_on_a_screen() -> None:
+    files = sorted(file for folder in EVERYWHERE for file in (ROOT / folder).rglob("*.py"))
+    found = [f"{file.relative_to(ROOT)}: {name}" for file in files for name in long_functions(tree_of(file))]
+    assert sorted(found) == sorted(name for names in MAY_BE_LONG.values() for name in names)
+
+
+@pytest.mark.parametrize(("lines", "found"), [(MOST_LINES, []), (MOST_LINES + 1, ["f"])])
+def test_a_long_function_is_found(lines: int, found: list[str]) -> None:
+    assert long_functions(ast.parse("def f():" + "\n    pass" * (lines - 1))) == found

@@ -38,6 +38,24 @@ def read(record: ConsumerRecord) -> tuple[Any, ...]:
     return record.offset, record.timestamp, record.key, record.value, [*map(tuple, record.headers)]
 
 
+async def written(world: World, chance: random.Random, with_aborted: bool) -> dict[int, list[bytes]]:
+    """Transactions into two partitions, some of them aborted; the values of each that are to be read."""
+    expected: dict[int, list[bytes]] = {0: [], 1: []}
+    async with producer(world) as writer:
+        await writer.init_transactions()
+        for number in range(12):
+            await writer.begin_transaction()
+            commits = chance.random() < 0.6
+            for partition in (0, 1):
+                value = b"%d" % number
+                headers = [("h", value)] if chance.random() < 0.3 else []
+                await (await writer.send("t", value, partition=partition, key=b"k", headers=headers))
+                if commits or with_aborted:
+                    expected[partition].append(value)
+            await (writer.commit_transaction() if commits else writer.abort_transaction())
+    return expected
+
+
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("delivery", ["offset_order", "commit_order"])
 @pytest.mark.parametrize("seed", range(6))
@@ -50,19 +68,7 @@ def test_whatever_way_records_are_taken_each_comes_once_and_aborted_ones_never(
     chance = random.Random(f"batches {seed}")
 
     async def scenario(world: World) -> None:
-        expected: dict[int, list[bytes]] = {0: [], 1: []}
-        async with producer(world) as writer:
-            await writer.init_transactions()
-            for number in range(12):
-                await writer.begin_transaction()
-                commits = chance.random() < 0.6
-                for partition in (0, 1):
-                    value = b"%d" % number
-                    headers = [("h", value)] if chance.random() < 0.3 else []
-                    await (await writer.send("t", value, partition=partition, key=b"k", headers=headers))
-                    if commits or isolation == "read_uncommitted":
-                        expected[partition].append(value)
-                await (writer.commit_transaction() if commits else writer.abort_transaction())
+        expected = await written(world, chance, with_aborted=isolation == "read_uncommitted")
         found: dict[int, list[bytes | None]] = {0: [], 1: []}
         how: dict[str, Any] = {"isolation_level": isolation, "delivery": delivery, "max_partition_fetch_bytes": 500}
         reader = member(world, "reader", **how)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tests.compare.leader.batch_tables import converted, disagreeing, epochless, unreadable
@@ -260,34 +260,51 @@ def markers() -> Iterator[Scenario]:
     )
 
 
+#: Aborted, committed, open and plain writes.
+_FILLED: list[Step] = [
+    Register(3, ID, 0, 0),
+    write(11, Batch(0, 0, 0, True, 2), of=ID),
+    write(11, Batch(1, 0, 0, count=3)),
+    End(3, ID, 0, 0, False),
+    write(11, Batch(1, 0, 3, count=2, compression=Compression.LZ4, time=5)),
+    Register(3, ID, 0, 0),
+    write(11, Batch(0, 0, 2, True), of=ID),
+    write(11, Batch(0, 0, 0, True), of=ID),
+    End(3, ID, 0, 0),
+    write(11, Batch(count=2, time=3)),
+    Register(3, ID, 0, 0),
+    write(11, Batch(0, 0, 0, True), of=ID),
+    write(11, Batch(count=4, time=9)),
+    Mark(1, (Marker(FOREIGN, 0, False),)),
+]
+
+_EVERY_FETCH: list[Step] = [
+    Fetch(v, ((0, offset, most),), isolation, max_bytes)
+    for v in (4, 11, 12, 18)
+    for isolation in (0, 1)
+    for offset in range(-2, 22)
+    for most, max_bytes in ((1 << 20, 1 << 20), (0, 1 << 20), (1, 1), (150, 1 << 20))
+]
+
+
 def reads() -> Iterator[Scenario]:
     """A log with aborted, committed, open and plain writes, read in every way."""
-    filled: list[Step] = [
-        Register(3, ID, 0, 0),
-        write(11, Batch(0, 0, 0, True, 2), of=ID),
-        write(11, Batch(1, 0, 0, count=3)),
-        End(3, ID, 0, 0, False),
-        write(11, Batch(1, 0, 3, count=2, compression=Compression.LZ4, time=5)),
-        Register(3, ID, 0, 0),
-        write(11, Batch(0, 0, 2, True), of=ID),
-        write(11, Batch(0, 0, 0, True), of=ID),
-        End(3, ID, 0, 0),
-        write(11, Batch(count=2, time=3)),
-        Register(3, ID, 0, 0),
-        write(11, Batch(0, 0, 0, True), of=ID),
-        write(11, Batch(count=4, time=9)),
-        Mark(1, (Marker(FOREIGN, 0, False),)),
+    yield Scenario("fetch", [*_FILLED, *_EVERY_FETCH])
+    yield Scenario("fetch after deletion", [*_FILLED, Delete(2, ((0, 9),)), *_EVERY_FETCH[::7]])
+    yield Scenario("odd fetches", [*_FILLED, write(9, Batch(count=3), 1), *_odd_fetches()])
+    finds = _finds()
+    epochs: list[Step] = [
+        EndOfEpoch(v, ((0, current, epoch),)) for v in (2, 3, 4) for current in (-2, -1, 0, 1) for epoch in range(-2, 3)
     ]
-    ends = range(-2, 22)
-    tail: list[Step] = [
-        Fetch(v, ((0, offset, most),), isolation, max_bytes)
-        for v in (4, 11, 12, 18)
-        for isolation in (0, 1)
-        for offset in ends
-        for most, max_bytes in ((1 << 20, 1 << 20), (0, 1 << 20), (1, 1), (150, 1 << 20))
-    ]
-    yield Scenario("fetch", [*filled, *tail])
-    yield Scenario("fetch after deletion", [*filled, Delete(2, ((0, 9),)), *tail[::7]])
+    epochs += [EndOfEpoch(4, ((5, -1, 0), (0, -1, 0))), EndOfEpoch(4, ((0, -1, 0),), "unknown-topic-x")]
+    yield Scenario("offsets by time", [*_FILLED, *finds, *epochs])
+    yield Scenario("offsets of nothing", [*finds[::3], *epochs[::2]])
+    yield Scenario("offsets of an open transaction", [*_FILLED[:2], *finds])
+    yield from _after_deletions(finds)
+
+
+def _odd_fetches() -> list[Step]:
+    """Sessions, epochs, topics and partitions that there are not, in every version."""
     odd: list[Step] = []
     for v in range(4, 19):
         odd += [Fetch(v, ((0, 0, 1 << 20), (1, 0, 1 << 20)), 1, session=s) for s in ((0, -1), (0, 0), (0, 1), (0, 7))]
@@ -300,7 +317,11 @@ def reads() -> Iterator[Scenario]:
         odd += [Fetch(v, ((0, offset, 100),), last_epoch=e) for e in (0, 1, -2) for offset in (3, 12, 99)]
         odd += [Fetch(v, ((0, 0, most), (1, 0, most), (0, 9, most)), max_bytes=200) for most in (100, 1 << 20)]
         odd += [Fetch(v, ((0, 0, -1),)), Fetch(v, ((0, 0, 100),), max_bytes=-1)]
-    yield Scenario("odd fetches", [*filled, write(9, Batch(count=3), 1), *odd])
+    return odd
+
+
+def _finds() -> list[Step]:
+    """ListOffsets for every kind of time, and some that are none."""
     times = (-1, -2, -3, -4, -5, -6, -7, 0, 1, 3, 4, 5, 6, 9, 12, 13)
     finds: list[Step] = [Find(v, ((0, t), (1, t)), i) for v in range(1, 12) for i in (0, 1) for t in times]
     finds += [Find(v, ((0, t),), leader_epoch=e) for v in (4, 11) for e in (-2, 0, 1) for t in (-1, -3, 2, -9)]
@@ -308,22 +329,20 @@ def reads() -> Iterator[Scenario]:
     finds += [Find(v, ((5, -1), (-1, -1), (0, -1), (0, -2))) for v in (1, 6)]
     finds += [Find(v, ((0, -1),), topic="unknown-topic-x") for v in (1, 11)]
     finds += [Find(v, ((0, t),), i) for v in (2, 11) for i in (5, -1) for t in (-1, 9)]
-    epochs: list[Step] = [
-        EndOfEpoch(v, ((0, current, epoch),)) for v in (2, 3, 4) for current in (-2, -1, 0, 1) for epoch in range(-2, 3)
-    ]
-    epochs += [EndOfEpoch(4, ((5, -1, 0), (0, -1, 0))), EndOfEpoch(4, ((0, -1, 0),), "unknown-topic-x")]
-    yield Scenario("offsets by time", [*filled, *finds, *epochs])
-    yield Scenario("offsets of nothing", [*finds[::3], *epochs[::2]])
-    yield Scenario("offsets of an open transaction", [*filled[:2], *finds])
+    return finds
+
+
+def _after_deletions(finds: Sequence[Step]) -> Iterator[Scenario]:
+    """The same log, and others, while DeleteRecords takes more and more of it."""
     deletions: list[Step] = [
         Delete(v, ((0, offset),))
         for v, offset in ((0, -2), (1, 0), (2, 1), (2, 1), (2, 0), (0, 99), (1, 7), (2, 4), (2, 12), (0, -1), (2, -1))
     ]
     deletions += [Delete(2, ((0, 1), (1, 0), (7, 0))), Delete(2, ((0, 0),), "unknown-topic-x")]
     deletions += [Delete(2, ((0, 0),), "__consumer_offsets"), write(11, Batch(0, 0, 1, True), of=ID)]
-    deletions += [*finds[-60::3], *tail[:40:3]]
-    yield Scenario("deletions", [*filled, *deletions])
-    opened: list[Step] = [*filled[:2], write(11, Batch(count=3)), write(11, Batch(count=2, time=7))]
+    deletions += [*finds[-60::3], *_EVERY_FETCH[:40:3]]
+    yield Scenario("deletions", [*_FILLED, *deletions])
+    opened: list[Step] = [*_FILLED[:2], write(11, Batch(count=3)), write(11, Batch(count=2, time=7))]
     for where, offsets in (("between", (2, 5, 7)), ("within", (1, 3))):
         cut = list(opened)
         for offset in offsets:
