@@ -40,6 +40,27 @@ def test_every_section_that_is_named_is_one_of_the_facts() -> None:
     assert {name: those - known for name, those in named.items() if those - known} == {}
 
 
+_ROW_OF_SECTION = re.compile(r"§([0-9]+\.[0-9]+) ([a-z](?:[-,] ?[a-z])*)(?=[).,;:])")
+
+
+def test_every_row_that_is_named_behind_a_section_is_in_it() -> None:
+    """As in `§6.3 c, j`."""
+    parts = re.split(r"^#+ ([0-9]+(?:\.[0-9]+)?)\.? ", FACTS.read_text(), flags=re.MULTILINE)
+    rows = {
+        (section, row)
+        for section, text in zip(parts[1::2], parts[2::2], strict=True)
+        for row in re.findall(r"^\| ([a-z]) \|", text, re.MULTILINE)
+    }
+    named = {
+        (name_of(path), section, row)
+        for path in [*SOURCES, *PAGES]
+        for section, letters in _ROW_OF_SECTION.findall(path.read_text())
+        for row in re.findall(r"[a-z]", letters)
+    }
+    assert len(named) > 5
+    assert {each for each in named if each[1:] not in rows} == set()
+
+
 def test_a_link_leads_to_a_file() -> None:
     found = {name_of(page): _LINK.findall(page.read_text()) for page in PAGES}
     assert [(name, link) for name, links in found.items() for link in links if not leads(name, *link)] == []
