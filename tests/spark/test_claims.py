@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch
 from fencepost.spark.claims import Written, follows, is_slot_name, refusal, slot_name
 
 EPOCHS = (0, 1, 2, 3, 100, 32765, 32766, 32767)
@@ -55,15 +55,15 @@ BEFORE = {0: ProducerIdAndEpoch.of(7, 3), 1: None, 2: ProducerIdAndEpoch.of(8, 0
 AFTER = {0: ProducerIdAndEpoch.of(7, 4), 1: ProducerIdAndEpoch.of(9, 0), 2: ProducerIdAndEpoch.of(8, 0)}
 """Slot 2 has no rows, and its task was not started."""
 REPORTS = [
-    Written(0, 7, 4, 5, "out", 0, 3, 10, 12),
-    Written(0, 7, 4, 5, "out", 2, 2, 0, 5),
-    Written(1, 9, 0, 1, "out", 1, 1, 4, 4),
+    Written(0, ProducerId(7), Epoch(4), 5, "out", 0, 3, 10, 12),
+    Written(0, ProducerId(7), Epoch(4), 5, "out", 2, 2, 0, 5),
+    Written(1, ProducerId(9), Epoch(0), 1, "out", 1, 1, 4, 4),
 ]
 
 
 def test_what_every_slot_reports_once_may_be_committed() -> None:
     assert refusal(BEFORE, REPORTS, AFTER) is None
-    assert refusal({0: None}, [Written(0, 7, 0, 0)], {0: ProducerIdAndEpoch.of(7, 0)}) is None
+    assert refusal({0: None}, [Written(0, ProducerId(7), Epoch(0), 0)], {0: ProducerIdAndEpoch.of(7, 0)}) is None
     assert refusal(BEFORE, [], BEFORE) is None
 
 
@@ -76,12 +76,12 @@ def test_what_every_slot_reports_once_may_be_committed() -> None:
         (REPORTS[0]._replace(first_offset=-1), "from offset -1"),
         (REPORTS[0]._replace(partition=1), "out-1 was written by two tasks"),
         (REPORTS[0]._replace(slot=5), "slot 5, which is none"),
-        (REPORTS[0]._replace(epoch=5), "two attempts reported for slot 0"),
+        (REPORTS[0]._replace(epoch=Epoch(5)), "two attempts reported for slot 0"),
         (REPORTS[0]._replace(slot=2), "two attempts reported for slot 2"),
     ],
 )
 def test_a_report_that_does_not_add_up_is_refused(wrong: Written, named: str) -> None:
-    others = REPORTS[1:] if "slot 2" not in named else [*REPORTS, Written(2, 8, 1, 0)]
+    others = REPORTS[1:] if "slot 2" not in named else [*REPORTS, Written(2, ProducerId(8), Epoch(1), 0)]
     assert named in (refusal(BEFORE, [wrong, *others], AFTER) or "")
 
 

@@ -172,7 +172,7 @@ def may_write(claimed: Pair, known: Pair | None) -> bool:
 
 @lru_cache
 def may_commit(before: Pair | None, claim: Pair, after: Pair | None) -> bool:
-    report = [Written(0, *claim, BATCHES, "out", 0, BATCHES, 0, BATCHES - 1)]
+    report = [Written(0, *ProducerIdAndEpoch.of(*claim), BATCHES, "out", 0, BATCHES, 0, BATCHES - 1)]
     return claims.refusal({0: pair(before)}, report, {0: pair(after)}) is None
 
 

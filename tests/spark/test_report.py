@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.spark.test_driver import Bench, Tasks, batch, in_world
 
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 from fencepost.spark.attempt import Plan
 from fencepost.spark.claims import Written
 from fencepost.spark.report import Course, Report
@@ -32,7 +32,10 @@ def test_times_are_those_of_all_attempts_and_rows_those_of_the_last() -> None:
         for place, part in enumerate(parts):
             clock.shows += 10**place * (number + 1)
             if part == "tasks":
-                reports = [Written(0, 1, 0, 5, "t", 0, 3, 0, 2, 70), Written(0, 1, 0, 5, "t", 1, 2, 0, 1, 30)]
+                reports = [
+                    Written(0, ProducerId(1), Epoch(0), 5, "t", 0, 3, 0, 2, 70),
+                    Written(0, ProducerId(1), Epoch(0), 5, "t", 1, 2, 0, 1, 30),
+                ]
                 course.wrote(reports)
             else:
                 course.done(part)

@@ -97,19 +97,18 @@ class Attempt:
         found = [
             Written(
                 self._slot,
-                self._claimed.producer_id,
-                self._claimed.producer_epoch,
+                *self._claimed,
                 rows,
-                at.topic,
-                at.partition,
-                sum(each.records for each in sent),
-                sent[0].offset.result(),
-                sent[-1].offset.result() + sent[-1].records - 1,
-                sum(each.size for each in sent),
+                topic=at.topic,
+                partition=at.partition,
+                records=sum(each.records for each in sent),
+                first_offset=sent[0].offset.result(),
+                last_offset=sent[-1].offset.result() + sent[-1].records - 1,
+                size=sum(each.size for each in sent),
             )
             for at, sent in sorted(self._sent.items())
         ]
-        return found or [Written(self._slot, self._claimed.producer_id, self._claimed.producer_epoch, rows)]
+        return found or [Written(self._slot, *self._claimed, rows)]
 
     async def close(self) -> None:
         """End the connections; nothing more is sent."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from fencepost.protocol.types import LAST_CLIENT_EPOCH, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import LAST_CLIENT_EPOCH, Epoch, ProducerId, ProducerIdAndEpoch, TopicPartition
 
 _SLOT: Final = "/slot/"
 
@@ -26,8 +26,8 @@ class Written(NamedTuple):
     """
 
     slot: int
-    producer_id: int
-    epoch: int
+    producer_id: ProducerId
+    epoch: Epoch
     rows: int
     topic: str | None = None
     partition: int | None = None
@@ -38,7 +38,7 @@ class Written(NamedTuple):
 
     @property
     def claim(self) -> ProducerIdAndEpoch:
-        return ProducerIdAndEpoch.of(self.producer_id, self.epoch)
+        return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
 
 def slot_name(application_id: str, slot: int) -> str:

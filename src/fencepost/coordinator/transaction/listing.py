@@ -71,13 +71,13 @@ def describe(
     return Description(
         transaction.transactional_id,
         ErrorCode.NONE,
-        transaction.state.wire_name,
-        transaction.timeout_ms,
-        transaction.start_timestamp,
-        current.producer_id,
-        current.producer_epoch,
-        tuple(partitions),
-        lsn,
+        state=transaction.state.wire_name,
+        timeout_ms=transaction.timeout_ms,
+        start_timestamp=transaction.start_timestamp,
+        producer_id=current.producer_id,
+        producer_epoch=current.producer_epoch,
+        partitions=tuple(partitions),
+        lsn=lsn,
     )
 
 
