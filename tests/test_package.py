@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
+from tests.source_trees import EVERYWHERE, ROOT
 
-ROOT = Path(__file__).parents[1]
+from fencepost import __version__
+
 LICENSE = (ROOT / "LICENSE").read_bytes()
 
 
@@ -34,3 +37,11 @@ def test_the_source_has_the_licence(tmp_path: Path) -> None:
         found = source.extractfile(licence)
         assert found is not None
         assert found.read() == LICENSE
+
+
+def test_the_version_stands_in_one_place() -> None:
+    """The build and the site read it there."""
+    sources = [file for folder in (*EVERYWHERE, "docs") for file in (ROOT / folder).rglob("*.py")]
+    written = re.compile(rf"""(?<![\w.]){re.escape(__version__)}(?![\w.])""")
+    found = [file for file in [ROOT / "pyproject.toml", *sources] if written.search(file.read_text())]
+    assert found == [ROOT / "src" / "fencepost" / "__init__.py"]
