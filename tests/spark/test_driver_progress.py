@@ -112,13 +112,13 @@ def test_who_repeats_what_was_committed_does_not_fence_the_healthy_driver() -> N
         healthy, copy = bench.driver("healthy"), bench.driver("copy")
         for number in range(3):
             assert await healthy.write(batch(number, 10 + 10 * number), 2, False, Tasks(bench, b"%d" % number))
-        before, repeated = healthy.identity, Tasks(bench, b"repeated")
+        before, repeated = healthy.producer_id_and_epoch, Tasks(bench, b"repeated")
         for number in (1, 2):
             assert not await copy.write(batch(number, 10 + 10 * number), 2, False, repeated)
         assert repeated.plans == [] and repeated.steps == [Step.SKIPPED] * 2
         tasks = Tasks(bench, b"3")
         assert await healthy.write(batch(3, 40), 2, False, tasks)
-        assert tasks.plans[0].ticket.identity == before
+        assert tasks.plans[0].ticket.producer_id_and_epoch == before
         assert not await copy.write(batch(3, 40), 2, False, repeated)
         assert await copy.write(batch(4, 50), 2, False, Tasks(bench, b"4"))
         with pytest.raises(ProducerFencedError):

@@ -93,7 +93,7 @@ class Leader(Connection):
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked) for topic in topics]
         )
-        answer = self.ask(request, 6)
+        answer = self.ask(request, 6, _PATIENCE_WITH_TOPICS)
         return any(found.error_code for topic in answer.topics for found in topic.partitions)
 
     def learn(self, topic: str) -> None:
