@@ -235,14 +235,18 @@ def spark(logged: Path) -> Iterator[SparkSession]:
     config = {
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logged}/log4j2.properties",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": str(logged),
     }
     session = local_session("secrets", 2, config)
+    jvm: Any = session.sparkContext._jvm  # it may be there since other tests, and go on after these
+    context = jvm.org.apache.logging.log4j.LogManager.getContext(False)
+    before = context.getConfigLocation()
+    context.setConfigLocation(jvm.java.net.URI(f"file:{logged}/log4j2.properties"))
     session.sparkContext.setLogLevel("INFO")
     yield session
+    context.setConfigLocation(before)
     session.stop()
 
 
