@@ -126,7 +126,7 @@ def judge(spark: SparkSession, servers: str, plan: str, deeds: Sequence[Deed], f
 @pytest.mark.parametrize(
     ("plan", "store", "deeds"),
     [
-        ("one after the other", "rocksdb, format 2", [("committed", 1)]),
+        ("windows", "rocksdb, format 2", [("committed", 1)]),
         ("counts, update", "default", [("written", 0), ("committed", 1), ("done", 1)]),
     ],
     indirect=["store"],
