@@ -18,7 +18,7 @@ from tests.processes import begun
 from fencepost import __version__
 from fencepost.broker import Broker, running_broker
 from fencepost.cli import main
-from fencepost.cli.serve import assigned
+from fencepost.cli.serve import assigned, merged
 from fencepost.client.blocking import Admin, Consumer, Producer
 from fencepost.compiled.in_use import IN_USE
 from fencepost.protocol.types import TopicPartition
@@ -208,6 +208,8 @@ def test_damaged_metadata_is_named(tmp_path: Path) -> None:
         (("--set", "num.partitions=many"), "must be a whole number"),
         (("--set", "num.partitions=0"), "between 1 and"),
         (("--set", "num.partitions"), "a setting and its value"),
+        (("--set", "num partitions=3"), "--set num partitions is not a broker setting"),
+        (("--set", "=3"), "--set  is not a broker setting"),
         (("--set", "advertised.listeners=a:1"), "--set advertised.listeners is not a broker setting; give --advertise"),
         (("--settings", ""), "--settings is empty"),
         (("--listen", "9092"), "--listen 9092: give a host and a port"),
@@ -233,9 +235,19 @@ def test_blanks_around_a_setting_and_its_value_do_not_count() -> None:
     assert assigned([" num.partitions = 3 ", "a=b=c", "a= d"]) == {"num.partitions": "3", "a": "d"}
 
 
+@pytest.mark.parametrize("given", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+def test_what_is_set_goes_before_the_same_setting_of_a_file_in_another_unit(given: str) -> None:
+    """Records that are to be kept for a week must not be gone after the second that a file says."""
+    of_file = {"log.retention.ms": "1", "log.retention.minutes": "2", "log.roll.ms": "4", "num.partitions": "3"}
+    assert merged(of_file, {given: "168"}) == {given: "168", "log.roll.ms": "4", "num.partitions": "3"}
+    assert merged(of_file, {}) == of_file
+
+
 def test_settings_of_a_file_count_but_for_those_that_are_set(tmp_path: Path) -> None:
     file = tmp_path / "node.properties"
-    file.write_text("# a comment\nnum.partitions = 3\n\nlog.retention.hours=1\ntransaction.max.timeout.ms: 1000\n")
+    file.write_text(
+        "\ufeff# a comment\nnum.partitions = 3\n\nlog.retention.hours=1\ntransaction.max.timeout.ms: 1000\n"
+    )
     process = serve(
         *("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")),
         *("--set", "num.partitions=5", "--settings", str(file)),

@@ -52,7 +52,7 @@ def lines_of(path: str) -> list[bytes]:
 def properties_in(option: str, path: str) -> dict[str, str]:
     """The settings in a properties file that an option names.  Raises Refused, which names both."""
     try:
-        return properties_of([line.decode() for line in lines_of(path)])
+        return properties_of([line.decode("utf-8-sig") for line in lines_of(path)])
     except Refused as refused:
         raise Refused(f"{option} {refused}") from None
     except UnicodeDecodeError:

@@ -10,10 +10,11 @@ import ipaddress
 import logging
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.broker import BadSetting, Broker
+from fencepost.broker.metadata.settings import IN_OTHER_UNITS
 from fencepost.broker.node import Endpoint
 from fencepost.cli import Refused
 from fencepost.cli.files import properties_in
@@ -122,15 +123,15 @@ def run(options: argparse.Namespace) -> int:
             data=options.data,
             listen=str(listen),
             advertised=str(advertised) if advertised else None,
-            settings={**of_file, **settings},
+            settings=merged(of_file, settings),
             flush=options.flush,
             recover_from_segments=options.recover_from_segments,
             rebuild_metadata=options.rebuild_metadata,
         )
     except BadSetting as bad:
         told = _with_option(str(bad))
-        where = "--set " if told.split()[0].partition("=")[0] in settings else f"--settings {options.settings}: "
-        raise Refused(where + told) from None
+        is_set = options.settings is None or told.startswith(tuple(f"{name}{end}" for name in settings for end in " ="))
+        raise Refused(("--set " if is_set else f"--settings {options.settings}: ") + told) from None
     return asyncio.run(_serve(broker, options, metrics, memory))
 
 
@@ -158,6 +159,13 @@ def assigned(given: Sequence[str]) -> dict[str, str]:
             raise Refused(f"--set {assignment}: give a setting and its value, as in num.partitions=3")
         settings[name.strip()] = value.strip()
     return settings
+
+
+def merged(of_file: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Settings of both; of one that is in both, in whichever unit, that which is given."""
+    same = {name: finest for name, finest, _ in IN_OTHER_UNITS}
+    told = {same.get(name, name) for name in given}
+    return {**{name: value for name, value in of_file.items() if same.get(name, name) not in told}, **given}
 
 
 def _settings_in(path: str) -> dict[str, str]:
