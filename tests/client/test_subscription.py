@@ -14,6 +14,7 @@ from fencepost.client.cluster import TopicView
 from fencepost.client.deadline import Deadline
 from fencepost.client.missing_topics import MissingTopics
 from fencepost.client.subscription import Subscription
+from fencepost.protocol.messages import MetadataResponse
 from fencepost.runtime import Runtime
 from fencepost.simulation.loop import VirtualLoop, run
 
@@ -35,10 +36,11 @@ class Topics:
     def forget_topic(self, name: str) -> None:
         self.topics.pop(name, None)
 
-    async def refresh(self, topics: Sequence[str], create: bool = False) -> None:
+    async def refresh(self, topics: Sequence[str], create: bool = False) -> MetadataResponse:
         for name in topics:
             self.made.append((name, create))
             self.topics.setdefault(name, TopicView(name, uuid.UUID(int=len(self.made)), {0: 1}))
+        return MetadataResponse(brokers=[], topics=[])
 
     async def topic(self, name: str, _: object, create: bool = True) -> TopicView:
         if name not in self.topics:

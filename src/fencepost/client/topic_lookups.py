@@ -92,34 +92,47 @@ async def ask_together(cluster: Cluster, topics: Sequence[str], deadline: Deadli
 async def those_there(
     cluster: Cluster, topics: Iterable[str], deadline: Deadline, create: bool
 ) -> dict[str, TopicView]:
-    """Those of these topics that are there.
+    """Those of these topics that are there; however many are not, one request at a time asks for all of them.
 
     `create`: have the others made, where the broker does that; what it does not make soon is said to be missing, and
     not waited for again.  Raises BrokerError, TimedOutError.
     """
-    loop = asyncio.get_running_loop()
+    names, loop = list(topics), asyncio.get_running_loop()
     until = loop.time() + (min(_MADE_WITHIN, deadline.left / 2) if create else 0)
-    found = {}
-    for name in topics:
-        view = await _if_there(cluster, name, deadline, create)
-        while view is None and loop.time() < until and name not in cluster.missing:
-            await deadline.pause(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name)
-            view = await _if_there(cluster, name, deadline, create)
-        if view is not None:
-            found[name] = view
+    found = await _as_of_now(cluster, names, deadline, create)
+    while loop.time() < until and any(name not in found and name not in cluster.missing for name in names):
+        await deadline.pause(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name)
+        found |= await _as_of_now(cluster, [name for name in names if name not in found], deadline, create)
+    for name in names:
+        if name in found:
             cluster.missing.found(name)
         elif create:
             cluster.missing.miss(name)
+    return {name: found[name] for name in names if name in found}
+
+
+async def _as_of_now(cluster: Cluster, names: Sequence[str], deadline: Deadline, create: bool) -> dict[str, TopicView]:
+    """The same, without waiting for any to be made."""
+    unknown = [name for name in names if name not in cluster.topics]
+    missing = await _missing(cluster, unknown, deadline, create) if unknown else frozenset[str]()
+    found = {}
+    for name in names:
+        if name not in missing:
+            try:
+                found[name] = await cluster.topic(name, deadline, create=False)
+            except BrokerError as error:
+                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
     return found
 
 
-async def _if_there(cluster: Cluster, name: str, deadline: Deadline, create: bool) -> TopicView | None:
-    if create and name not in cluster.topics:
-        with suppress(ConnectionLostError, UnreachableError):
-            await deadline.within(cluster.refresh([name], create))
-    try:
-        return await cluster.topic(name, deadline, create=False)
-    except BrokerError as error:
-        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        return None
+async def _missing(cluster: Cluster, names: Sequence[str], deadline: Deadline, create: bool) -> frozenset[str]:
+    """Those of which a broker says that they are not there."""
+    while True:
+        try:
+            answer = await deadline.within(cluster.refresh(names, create))
+        except (ConnectionLostError, UnreachableError) as lost:
+            await deadline.pause(lost)
+        else:
+            gone = (each for each in answer.topics if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return frozenset(each.name for each in gone if each.name is not None)
