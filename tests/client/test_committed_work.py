@@ -44,3 +44,39 @@ def test_a_commit_that_was_refused_or_of_earlier_records_says_nothing_of_what_is
         return scene.stored
 
     assert run(main) == [5, 7, 5]
+
+
+def test_a_commit_says_nothing_of_what_a_poll_that_waited_meanwhile_hands_out_behind_a_seek() -> None:
+    async def main(_: VirtualLoop) -> list[int]:
+        scene = Scene(60_000)
+        scene.fetcher.working = {}
+        may_go_on = asyncio.Event()
+        scene.offsets.waiting.append(may_go_on)
+        begun = scene.commits.commit_async(None, None)
+        await asyncio.sleep(0)
+        scene.fetcher.working[AT] = 3
+        may_go_on.set()
+        await begun
+        await scene.commits.commit_done()
+        return scene.stored
+
+    assert run(main) == [7, 3]
+
+
+@pytest.mark.parametrize("given", [None, {AT: 7}])
+def test_what_a_thread_took_of_what_it_was_lent_is_known_before_a_commit(
+    given: dict[TopicPartition, int] | None,
+) -> None:
+    async def main(_: VirtualLoop) -> list[int]:
+        scene, taken = Scene(60_000), [6]
+
+        def settle() -> None:
+            if taken:
+                scene.fetcher.working[AT] = taken.pop()
+
+        scene.fetcher.settle = settle
+        await scene.commits.commit(given)
+        await scene.commits.commit_done()
+        return scene.stored
+
+    assert run(main) == [7, 7]

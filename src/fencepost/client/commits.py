@@ -50,8 +50,8 @@ class _Commit:
         working: Working,
     ) -> None:
         self.positions = positions
-        self.working = working
-        """What the caller had then."""
+        self.working, self.worked_on = working, frozenset(working)
+        """What the caller had then; more may be handed out into the same while a poll waits."""
         self.topic_ids = topic_ids
         self.member = member
         self.deadline = deadline
@@ -137,6 +137,7 @@ class Commits:
             raise MisuseError("commit() needs a group_id: give the consumer one")
         if self._group.fenced is not None:
             raise self._group.fenced
+        self._fetcher.settle()  # else what a thread took last is noted behind what is committed
         positions = self.next_offsets() if offsets is None else self._places.checked(offsets)
         if not positions:
             return None
@@ -191,7 +192,8 @@ class Commits:
     def _are_done(self, commit: _Commit) -> None:
         """What is committed by itself later does not go back behind what was committed, if no more was handed out."""
         if commit.working is self._fetcher.working:
-            commit.working |= {at: position for at, position in commit.positions.items() if at in commit.working}
+            same = commit.worked_on & commit.working.keys()
+            commit.working |= {at: position for at, position in commit.positions.items() if at in same}
 
     async def settled(self) -> None:
         """Wait until no commit is under way or waits for its turn."""
