@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from tests.client.test_group import SHORT_SESSIONS, member, take, write
 from tests.client.test_producer import simulate
 
 from fencepost.client import Admin, TopicPartition
+from fencepost.client.cluster import Cluster
 from fencepost.client.missing_topics import MissingTopics
+from fencepost.protocol.messages import MetadataResponse
 from fencepost.simulation.world import ADDRESS, World
 
 #: What was handed out is committed before a rebalance, so that nothing comes twice.
@@ -104,6 +107,34 @@ def test_a_topic_deleted_while_it_is_shared_out_stops_nobody(strategy: str) -> N
     simulate(scenario, **NONE_IS_MADE)
 
 
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_one_that_nobody_leads_when_it_is_found_is_read_once_somebody_does(
+    group_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh = Cluster.refresh
+
+    async def scenario(world: World) -> None:
+        led_from = world.loop.time() + 5
+
+        async def leaderless(self: Cluster, topics: Sequence[str] | None, create: bool = False) -> MetadataResponse:
+            answer = await refresh(self, topics, create)
+            if "none" in self.topics and world.loop.time() < led_from:
+                view = self.topics["none"]
+                self.topics["none"] = view._replace(leaders=dict.fromkeys(view.leaders, -1))
+            return answer
+
+        monkeypatch.setattr(Cluster, "refresh", leaderless)
+        async with member(world, "reader", "none", "t", group_id=group_id, **COMMITTED) as reader:
+            assert await take(reader, 1, 2) == []
+            async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+                await admin.create_topic("none", partitions=1)
+            assert await take(reader, 1, 6) == []
+            await write(world, [b"1"], "none")
+            assert [record.value for record in await take(reader, 1, 3)] == [b"1"]
+
+    simulate(scenario, **NONE_IS_MADE)
+
+
 def test_an_assigned_partition_of_no_topic_is_read_once_it_is_made(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(world: World) -> None:
         async with member(world, "reader", group_id=None) as reader:
@@ -116,6 +147,30 @@ def test_an_assigned_partition_of_no_topic_is_read_once_it_is_made(caplog: pytes
                 await admin.create_topic("none", partitions=1)
             await write(world, [b"2"], "none")
             assert [record.value for record in await take(reader, 1, 3)] == [b"2"]
+
+    simulate(scenario, **NONE_IS_MADE)
+
+
+@pytest.mark.parametrize("sought", [False, True])
+def test_a_partition_that_was_assigned_before_it_was_there_is_read_from_the_beginning_if_it_is_made_anew(
+    sought: bool,
+) -> None:
+    """Whoever does not know which topic it was goes on where it was in that of the same name, and skips records."""
+    at = TopicPartition("none", 0)
+
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("admin")
+        async with member(world, "reader", group_id=None) as reader, Admin(ADDRESS, runtime=runtime) as admin:
+            await reader.unsubscribe()
+            reader.assign([at])
+            if sought:
+                reader.seek(at, 0)
+            assert await take(reader, 1, 1) == []
+            for values in ([b"1", b"2"], [b"3", b"4", b"5"]):
+                await admin.create_topic("none", partitions=1)
+                await write(world, values, "none")
+                assert [record.value for record in await take(reader, len(values), 5)] == values
+                await admin.delete_topic("none")
 
     simulate(scenario, **NONE_IS_MADE)
 

@@ -346,4 +346,8 @@ class Assignment:
             return {}
         places = {TopicPartition(name, n): view.topic_id for name, view in views.items() for n in view.leaders}
         known = {*self._fetcher.followed, *self._leaderless}
-        return {at: topic_id for at, topic_id in places.items() if at not in known and self._subscription.is_led(at)}
+        new = {at: topic_id for at, topic_id in places.items() if at not in known}
+        led = {at: topic_id for at, topic_id in new.items() if self._subscription.is_led(at)}
+        if len(led) < len(new):
+            self._fetcher.refresh(list(dict.fromkeys(at.topic for at in new if at not in led)))
+        return led

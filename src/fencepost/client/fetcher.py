@@ -296,9 +296,11 @@ class Fetcher:
                 lost[partition.at.topic] = None
                 if topic is not None:
                     self._unread.failed(partition.at, "nobody leads it", asyncio.get_running_loop().time())
-            elif topic is not None and _differ(partition.topic_id, topic.topic_id):
+            elif topic is None or _differ(partition.topic_id, topic.topic_id):
                 continue  # `made_anew`
             else:
+                if not partition.topic_id.int:  # it was assigned before it was there, or known to be
+                    partition.topic_id = topic.topic_id
                 by_node.setdefault(leader, []).append(partition)
         for node, partitions in by_node.items():
             if node in self._asked or (node in full and not any(each.had_some for each in partitions)):
