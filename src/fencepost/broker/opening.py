@@ -77,6 +77,7 @@ def _open(parts: Parts) -> Node:
     metadata: MetadataStore = guarded(store, storage.space.attempt, storage.fail)
     try:
         check_cluster(metadata, storage.disk, path)
+        rebuilding.check(metadata, storage, wanted=parts.rebuild_metadata)
         known = starts.check(metadata, storage)
         may_lack_records = storage.recover()
         rebuilt = rebuilding.begin(metadata, storage, wanted=parts.rebuild_metadata)

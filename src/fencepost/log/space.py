@@ -55,6 +55,8 @@ class Space:
         self.is_whole = True
         """Whether the reserve has all of its space."""
         self._warned: int | None = None
+        self._let_go = 0
+        """Bytes of the reserve that was there at the start, until there is one again."""
 
     @property
     def _path(self) -> Path:
@@ -67,18 +69,34 @@ class Space:
 
     def open(self) -> None:
         """At the start, when nobody else has the directory: everything is free for it."""
-        self._disk.remove(self._path)
+        if self._disk.exists(self._path):
+            self._let_go = self._held()
+            self._disk.remove(self._path)
+
+    def _held(self) -> int:
+        try:
+            file = self._disk.open(self._path)
+        except OSError:  # it is no reserve, or there is no descriptor to be had: it goes in any case
+            return 0
+        try:
+            return file.size()
+        finally:
+            file.close()
 
     def hold(self, partitions: int) -> None:
         """When the node has started, and later: take the reserve, as far as there is one to take."""
         room = self.room()
+        self._let_go = 0
         size = 0 if room is None else reserved(room.total, partitions)
         if size > self.size:
             self.size, self.is_whole = size, False
             self.refill()
 
     def close(self) -> None:
-        """The reserve stays on the disk for the next start."""
+        """The reserve stays on the disk for the next start; one that was refused puts back what was there."""
+        if self._let_go:
+            self.size, self.is_whole, self._let_go = self._let_go, False, 0
+            self.refill()
         if self._file is not None:
             self._file.close()
             self._file = None

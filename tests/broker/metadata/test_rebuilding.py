@@ -27,6 +27,7 @@ from tests.broker.wire import (
 from fencepost.broker.metadata.rebuilding import FIRST_PRODUCER_ID, topics_of
 from fencepost.broker.metadata.topic_rules import INTERNAL, INTERNAL_SETTINGS
 from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
+from fencepost.log.space import NAME as RESERVE
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest
@@ -45,6 +46,13 @@ def lose(data: Path, how: str) -> None:
         file.write_bytes(b"no database at all" * 100)
 
 
+def everything_in(data: Path) -> dict[Path, bytes | None]:
+    """All files and directories, and what is in them: of the reserve, which holds nothing, its size and its space."""
+    found: dict[Path, bytes | None] = {path: None if path.is_dir() else path.read_bytes() for path in data.rglob("*")}
+    reserve = (data / RESERVE).stat()
+    return {**found, data / RESERVE: f"{reserve.st_size} bytes in {reserve.st_blocks} blocks".encode()}
+
+
 @pytest.mark.parametrize("flush", ["durable", "os"])
 @pytest.mark.parametrize("how", ["gone", "empty"])
 def test_lost_metadata_is_refused_and_made_again(tmp_path: Path, flush: str, how: str) -> None:
@@ -59,11 +67,11 @@ def test_lost_metadata_is_refused_and_made_again(tmp_path: Path, flush: str, how
         find_group(client)
         assert commit(client, topic, 2) == [ErrorCode.NONE]
     lose(tmp_path, how)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*.log") if "commit-log" not in str(path)}
+    before = everything_in(tmp_path)
     for _ in range(2):
         with pytest.raises(DirectoryUnusable, match=r"is lost or empty.*--rebuild-metadata"), node(tmp_path, flush):
             pass
-        assert {path: path.read_bytes() for path in before} == before
+        assert everything_in(tmp_path) == before
     with node(tmp_path, flush, rebuild=True) as client:
         topics = client.broker.node.topics
         assert {topic_id: (each.name, each.count) for topic_id, each in topics.by_id.items()} == {

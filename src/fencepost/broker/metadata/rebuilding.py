@@ -94,21 +94,28 @@ def _id_of(partitions: Sequence[FoundPartition]) -> uuid.UUID:
     return min(votes.items(), key=lambda item: (-item[1], str(item[0])))[0]
 
 
+def check(store: MetadataStore, storage: Storage, *, wanted: bool) -> None:
+    """Whether the store has what it had, or has lost it and is to be made again; nothing is changed.
+
+    Raises DirectoryUnusable.
+    """
+    empty = not store.list("")
+    if empty and not wanted and storage.has_partitions:
+        raise lost(storage.path)
+    if wanted and not empty and store.get(UNFINISHED) is None:
+        raise DirectoryUnusable(f"{storage.path}/metadata.sqlite knows its topics: start again without {OPTION}")
+
+
 def begin(store: MetadataStore, storage: Storage, *, wanted: bool) -> bool:
-    """Before topics are opened: write them down anew, if the store has lost them and that is wanted.
+    """Before topics are opened, and after `check`: write them down anew, if the store has lost them and that is wanted.
 
     True if `finish` is to be called when the storage has started.  Raises DirectoryUnusable.
     """
     if store.get(UNFINISHED) is not None:
         storage.adopt()
         return True
-    empty = not store.list("")
     if not wanted:
-        if empty and storage.has_partitions:
-            raise lost(storage.path)
         return False
-    if not empty:
-        raise DirectoryUnusable(f"{storage.path}/metadata.sqlite knows its topics: start again without {OPTION}")
     found = [each for each in storage.adopt() if topic_name_error(each.topic) is None]
     topics = topics_of(found, LARGEST_COUNT)
     store.write({key: (value, 0) for key, value in changes(topics, INTERNAL_SETTINGS).items()})

@@ -19,6 +19,10 @@ _START_WAITS_SECONDS: Final = 5.0
 """For another process that has locked the file, when it is opened."""
 _WAITS_MS: Final = 20
 """The same while the node runs, where every client waits with it."""
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS metadata "
+    "(key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, checksum INTEGER)"
+)
 
 
 class MetadataDamaged(Exception):
@@ -57,12 +61,19 @@ class SqliteMetadataStore:
 
     Each row has a checksum, for SQLite has none, and one bit makes a retention of years one of days; in a row that an
     older Fencepost wrote it is NULL, and any value is believed.  Others may read the file while it is open: what they
-    lock is refused and not waited for.  Raises MetadataDamaged, NothingLeft; ValueError for a file of another program.
+    lock is refused and not waited for.  Where nothing is written nothing is changed: a file that was empty stays so, and
+    one that was not there is gone again when this is closed.
+
+    Raises MetadataDamaged, NothingLeft; ValueError for a file of another program.
     """
 
     def __init__(self, path: Path) -> None:
-        make_file(path)
-        make_file(path.with_name(f"{path.name}-journal"))
+        files = (path, path.with_name(f"{path.name}-journal"))
+        self._unused = [each for each in files if not LocalDisk().exists(each)]
+        """Files that were made here and in which nothing was written yet."""
+        self._has_table = False
+        for each in files:
+            make_file(each)
         # SQLite syncs it too when it makes its journal, and passes over a failure of that.
         LocalDisk().sync_directory(path.parent)
         self._path = path
@@ -72,7 +83,7 @@ class SqliteMetadataStore:
         try:
             self._open()
         except BaseException as error:
-            self._connection.close()
+            self.close()
             refusal = self._refusal(error)
             if refusal is not None:
                 raise refusal from error
@@ -90,12 +101,8 @@ class SqliteMetadataStore:
         # back, and it would undo the change.  Nor would there be a change where the disk can have no more files.
         execute("PRAGMA journal_mode=TRUNCATE")
         execute("PRAGMA synchronous=FULL")
-        if not tables:
-            execute(
-                "CREATE TABLE metadata "
-                "(key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, checksum INTEGER)"
-            )
-        elif "checksum" not in [column for _, column, *_ in execute("PRAGMA table_info(metadata)")]:
+        self._has_table = bool(tables)
+        if tables and "checksum" not in [column for _, column, *_ in execute("PRAGMA table_info(metadata)")]:
             execute("ALTER TABLE metadata ADD COLUMN checksum INTEGER")
         self.list("")
         execute(f"PRAGMA busy_timeout={_WAITS_MS}")
@@ -115,7 +122,9 @@ class SqliteMetadataStore:
 
     def _read(self, where: str, *values: object) -> dict[str, Versioned]:
         """The rows that fit, by key.  Raises MetadataDamaged for one that its checksum does not fit."""
-        found = {}
+        found: dict[str, Versioned] = {}
+        if not self._has_table:
+            return found
         try:
             rows = self._connection.execute(
                 f"SELECT key, value, version, checksum FROM metadata WHERE {where} ORDER BY key",
@@ -140,6 +149,8 @@ class SqliteMetadataStore:
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
+            if changes and not self._has_table:
+                connection.execute(_TABLE)
             for key, (value, version) in changes.items():
                 found = self.get(key)
                 if (found.version if found else 0) != version:
@@ -153,6 +164,7 @@ class SqliteMetadataStore:
                         "INSERT OR REPLACE INTO metadata (key, value, version, checksum) VALUES (?, ?, ?, ?)", row
                     )
             connection.execute("COMMIT")
+            self._has_table, self._unused = self._has_table or bool(changes), []
         except (sqlite3.Error, MetadataDamaged) as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -168,6 +180,9 @@ class SqliteMetadataStore:
 
     def close(self) -> None:
         self._connection.close()
+        for each in self._unused:
+            LocalDisk().remove(each)
+        self._unused = []
 
 
 def _checksum(key: str, value: bytes, version: int) -> int:
