@@ -65,6 +65,23 @@ def test_who_connects_after_the_end_finds_nobody_and_the_port_is_free(tmp_path: 
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("gone", ["", "commit-log"])
+def test_a_stop_that_the_disk_does_not_take_lets_go_of_the_directory_and_says_so(tmp_path: Path, gone: str) -> None:
+    async def run() -> None:
+        data, aside = tmp_path / "data", tmp_path / "aside"
+        one = await broker(data).start()
+        write(one, "t")
+        (data / gone).rename(aside)
+        await one.stop()
+        assert one.failed is not None and "the last checkpoint" in str(one.failed.result())
+        await one.stop()
+        aside.rename(data / gone)
+        async with broker(data) as again:
+            assert "t" in again.node.topics.by_name
+
+    asyncio.run(run())
+
+
 def test_two_ends_at_once_end_it_once(tmp_path: Path) -> None:
     async def run() -> None:
         one = await broker(tmp_path).start()

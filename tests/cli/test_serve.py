@@ -20,6 +20,7 @@ from fencepost.broker import Broker, running_broker
 from fencepost.cli import main
 from fencepost.cli.serve import assigned, merged
 from fencepost.client.blocking import Admin, Consumer, Producer
+from fencepost.client.errors import ClientError
 from fencepost.compiled.in_use import IN_USE
 from fencepost.protocol.types import TopicPartition
 
@@ -50,6 +51,19 @@ def test_it_says_when_it_is_ready_and_stops_cleanly_when_told(tmp_path: Path) ->
     _, told = process.communicate(timeout=20)
     assert process.returncode == 0
     assert told == ""
+
+
+def test_a_node_whose_directory_was_removed_says_so_when_it_is_stopped(tmp_path: Path) -> None:
+    process = serve("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    assert process.stdout is not None
+    address = process.stdout.readline().split()[4].rstrip(",")
+    shutil.rmtree(tmp_path / "data")
+    with Admin(address) as admin, pytest.raises(ClientError):
+        admin.create_topic("t", partitions=1)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "stopped: " in told and "Traceback" not in told, told
 
 
 def test_a_node_goes_on_where_its_ready_line_cannot_be_written(tmp_path: Path) -> None:

@@ -34,6 +34,19 @@ class SmallDisk:
         assert path == Path("/data") / NAME
         return self
 
+    def exists(self, path: Path) -> bool:
+        return path == Path("/data") / NAME and self.held > 0
+
+    def remove(self, path: Path) -> None:
+        assert self.exists(path)
+        self.free, self.held = self.free + self.held, 0
+
+    def size(self) -> int:
+        return self.held
+
+    def close(self) -> None:
+        """It has no descriptor."""
+
     def allocate(self, size: int) -> None:
         if size - self.held > self.free:
             raise DiskFull(errno.ENOSPC, "full")
@@ -75,6 +88,43 @@ def test_what_a_disk_has_little_of_is_said_every_ten_minutes(
         assert len(caplog.messages) == (times if said else 0)
         assert all(said in message for message in caplog.messages)
         clock.at += TEN_MINUTES // 2 if times == 1 else TEN_MINUTES
+
+
+def test_a_clock_that_is_set_back_keeps_no_warning_from_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    clock = StoppedClock()
+    space = space_on(SmallDisk(1000 * MEBIBYTE), clock)
+    for times in (1, 2, 2):
+        space.watch()
+        assert len(caplog.messages) == times
+        clock.at -= 1 if times == 1 else 0
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_start_has_the_reserve_until_it_is_refused(starts: bool) -> None:
+    disk = SmallDisk(free=0)
+    disk.held = 1234
+    space = space_on(disk)
+    space.open()
+    assert (disk.free, disk.held) == (1234, 0)
+    disk.free = 2 * TOTAL if starts else disk.free
+    if starts:
+        space.hold(10)
+    space.close()
+    assert disk.held == (reserved(TOTAL, 10) if starts else 1234)
+    assert disk.free == (2 * TOTAL - disk.held if starts else 0)
+
+
+def test_of_a_directory_that_cannot_be_asked_nothing_is_said_or_refused(caplog: pytest.LogCaptureFixture) -> None:
+    class Gone(SmallDisk):
+        def room(self, path: Path) -> Room:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+
+    space = space_on(Gone())
+    space.hold(10)
+    space.watch()
+    assert space.has_room_for(10) and not space.is_short and space.is_ample(10)
+    assert caplog.messages == []
 
 
 def test_the_reserve_grows_with_the_partitions_and_does_not_shrink() -> None:

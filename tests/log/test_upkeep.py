@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fencepost.log.disk import NoDescriptors
 from fencepost.log.upkeep import upkeep, watch_space
 from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import at_once
@@ -42,6 +44,16 @@ class Storage:
             size=99,
         )
         self.removals = SimpleNamespace(hurry=lambda: self.told.append("hurry"))
+        self.path, self.commit_log = Path("/data"), SimpleNamespace(directory=Path("/data/commit-log"))
+        self.found: list[str] | OSError = ["00000000000000000001.log", "starts"]
+        self.disk = SimpleNamespace(list=self.look_into)
+        self.fail = lambda failure: self.told.append(("fail", str(failure)))
+
+    def look_into(self, directory: Path) -> list[str]:
+        assert directory == self.commit_log.directory
+        if isinstance(self.found, OSError):
+            raise self.found
+        return self.found
 
     def partitions(self) -> list[Partition]:
         return self._partitions
@@ -83,3 +95,14 @@ def test_a_disk_that_is_short_of_space_is_freed_of_all_that_can_go(is_short: boo
     at_once(watch_space(storage, NOW))
     freed = ["hurry", ("checkpoint",), ("checkpoint", 99)] if is_short else []
     assert storage.told == [("hold", 2), "watch", *freed]
+
+
+@pytest.mark.parametrize(
+    "found", [[], PermissionError(13, "Permission denied"), NoDescriptors(24, "Too many open files")]
+)
+def test_a_node_ends_when_its_directory_is_gone_and_not_when_it_cannot_look_into_it(found: list[str] | OSError) -> None:
+    storage = storage_of(False)
+    storage.found = found
+    at_once(watch_space(storage, NOW))
+    gone = [("fail", "/data is gone: put the whole directory back where it was")]
+    assert storage.told == ([("hold", 1), "watch"] if found else gone)

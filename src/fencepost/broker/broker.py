@@ -166,8 +166,9 @@ class Broker:
     async def stop(self) -> None:
         """End every connection and leave everything synced: the next start has nothing to redo.
 
-        Nothing happens before the start, or after the node has ended.  A stop that is interrupted ends it as a crash
-        does: nothing acknowledged is lost, and the next start reads more.
+        Nothing happens before the start, or after the node has ended.  A stop that is interrupted, or that the disk
+        does not take (`failed` says so then), ends it as a crash does: nothing acknowledged is lost, and the next start
+        reads more.
         """
         node = self._end()
         if node is None:
@@ -183,7 +184,11 @@ class Broker:
             if node.storage.failure is None:
                 await node.storage.wait_durable(node.storage.lsn)
                 await node.storage.settle()
-            node.storage.close()
+            try:
+                node.storage.close()
+            except OSError as error:
+                node.storage.fail(StorageFailed(f"the disk did not take the last checkpoint: {error}"))
+                node.storage.abandon()
         except BaseException:
             _let_go(node)
             raise

@@ -252,9 +252,11 @@ async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None)
     if broker.failed.done():
         # Memory is ahead of the disk now, so nothing more may be answered.
         broker.crash()
+    else:
+        await broker.stop()
+    if broker.failed.done():
         logger.critical(
             "stopped: %s; nothing acknowledged is lost, start again when the disk is well", broker.failed.result()
         )
         return 1
-    await broker.stop()
     return 0

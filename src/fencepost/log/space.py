@@ -63,7 +63,11 @@ class Space:
         return self._root / NAME
 
     def room(self) -> Room | None:
-        return self._disk.room(self._root)
+        """What is left; None if the disk does not say.  Who goes on then meets what is wrong with the directory."""
+        try:
+            return self._disk.room(self._root)
+        except OSError:
+            return None
 
     # The reserve
 
@@ -172,7 +176,8 @@ class Space:
     def watch(self, refused: bool = False) -> None:
         """Warn while there is little left, or somebody was refused for it, every ten minutes at most."""
         now = self._clock.now()
-        if self._warned is not None and now - self._warned < _BETWEEN_WARNINGS_MS:
+        # A clock that was set back must not keep it quiet.
+        if self._warned is not None and 0 <= now - self._warned < _BETWEEN_WARNINGS_MS:
             return
         room = self.room()
         if room is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencepost.log.commit_log import StorageFailed
 from fencepost.log.storage import Storage
 from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import Work
@@ -21,7 +22,13 @@ def upkeep(storage: Storage, now: Milliseconds) -> Work[None]:
 
 
 def watch_space(storage: Storage, now: Milliseconds) -> Work[None]:
-    """Every few seconds: warn of a disk that gets full, and free what can be freed on a full one."""
+    """Every few seconds: warn of a disk that gets full, and free what can be freed on a full one.
+
+    A node whose directory was taken away ends, before more is acknowledged that nobody finds again.
+    """
+    if _is_gone(storage):
+        storage.fail(StorageFailed(f"{storage.path} is gone: put the whole directory back where it was"))
+        return
     storage.space.hold(sum(1 for _ in storage.partitions()))
     storage.space.watch()
     yield
@@ -29,3 +36,11 @@ def watch_space(storage: Storage, now: Milliseconds) -> Work[None]:
         storage.removals.hurry()
         yield from upkeep(storage, now)
         storage.checkpoint_soon(storage.space.size)  # it frees the commit log before it
+
+
+def _is_gone(storage: Storage) -> bool:
+    """Whether the directory is not where it was: what is written now may be in none."""
+    try:
+        return not storage.disk.list(storage.commit_log.directory)
+    except OSError:  # it may not be looked into, or there is no descriptor for that
+        return False

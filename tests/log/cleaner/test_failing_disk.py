@@ -97,6 +97,30 @@ def test_a_journal_that_cannot_begin_a_segment_stops_neither_the_others_nor_itse
     run(main())
 
 
+@pytest.mark.parametrize("error", [None, DiskFull(errno.ENOSPC, "No space left on device")])
+@pytest.mark.parametrize("before", range(5))
+def test_a_clock_that_is_set_back_puts_off_nothing(before: int, error: OSError | None) -> None:
+    async def main() -> None:
+        disk = Disk()
+        node = await filled(disk)
+        disk.error, disk.where = error, ".cleaned|"
+        cleaner = cleaner_of(node, unsettled_bytes=10**9)
+        cleaner.start()
+        for _ in range(before):
+            node.clock.at += 700
+            await asyncio.sleep(0.7)
+        if error is not None:
+            await look(node)
+        node.clock.at -= 30 * 24 * 3600 * 1000
+        disk.error = None
+        await look(node)
+        assert [records(node, name) < 20 for name, _ in NAMES] == [True] * 3
+        assert disk.exists(node.root / "cleaner-offset-checkpoint")
+        cleaner.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize("raised", [FileDamaged(Path("/data/a-0/x.index"), "is short"), OSError(errno.EIO, "EIO")])
 def test_so_does_one_whose_indexes_cannot_be_written_down(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     roll = Partition.roll

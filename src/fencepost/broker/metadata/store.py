@@ -61,8 +61,8 @@ class SqliteMetadataStore:
 
     Each row has a checksum, for SQLite has none, and one bit makes a retention of years one of days; in a row that an
     older Fencepost wrote it is NULL, and any value is believed.  Others may read the file while it is open: what they
-    lock is refused and not waited for.  Where nothing is written nothing is changed: a file that was empty stays so, and
-    one that was not there is gone again when this is closed.
+    lock is refused and not waited for.  Where nothing is written nothing is changed: a file that was empty stays so,
+    and one that was not there is gone again when this is closed.
 
     Raises MetadataDamaged, NothingLeft; ValueError for a file of another program.
     """

@@ -136,15 +136,16 @@ class FirstDirtyOffsets:
             if (there := found[log]) is not None and id_of(there) == log and offset <= there.log_end_offset
         }
 
-    def note(self, now: Milliseconds, pause_ms: int, failed: Callable[[OSError], None]) -> None:
+    def note(self, at: Milliseconds, pause_ms: int, failed: Callable[[OSError], None]) -> None:
         """Write down what has changed, at most once in `pause_ms`: to lose it costs only work.
 
-        `failed` is called where the disk does not take it, but not where it only has no room for it now.
+        `at`: of a clock that is not set back.  `failed` is called where the disk does not take it, but not where it
+        only has no room for it now.
         """
-        if self._offsets == self._noted or now < self._note_after:
+        if self._offsets == self._noted or at < self._note_after:
             return
         self._noted = dict(self._offsets)
-        self._note_after = now + pause_ms
+        self._note_after = at + pause_ms
 
         def written(error: OSError | None) -> None:
             if isinstance(error, NothingLeft):

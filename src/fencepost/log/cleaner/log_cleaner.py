@@ -211,15 +211,19 @@ class LogCleaner:
 
     def _survey(self) -> None:
         """See what is worth a pass: it comes after what was chosen before."""
-        now = self._clock.now()
+        now, at = self._clock.now(), self._running_for()
         self.metrics.last_run = now
         self._forget()
         compacted = [each for each in self._storage.partitions() if each.settings.is_compacted]
         self._journals = [each for each in compacted if each.settings.journal_roll_bytes >= 0]
         self._survey_at = self._timers.time() + self._settings.journal_interval_ms / 1000
         self._roll(self._journals)
-        self._chosen[:0] = self._choose(compacted, now)
-        self._first_dirty.note(now, self._settings.backoff_ms, lambda e: self._fail(e, first_dirty_offsets.NAME))
+        self._chosen[:0] = self._choose(compacted, now, at)
+        self._first_dirty.note(at, self._settings.backoff_ms, lambda e: self._fail(e, first_dirty_offsets.NAME))
+
+    def _running_for(self) -> Milliseconds:
+        """A time that nobody sets: by the wall clock a log would wait for as long as that was set back."""
+        return Milliseconds(int(self._timers.time() * 1000))
 
     def _forget(self) -> None:
         """What was said of logs that are gone: one that is made again under the name of one of them is another log."""
@@ -246,15 +250,18 @@ class LogCleaner:
                     # It is for its next writer to meet that again, and for others to go on.
                     partition.refusal(not_written(partition.directory, error))
 
-    def _choose(self, compacted: Sequence[Partition], now: Milliseconds) -> list[Chosen]:
-        """The partitions that are worth it, the dirtiest last.  What is not settled is told to the storage."""
+    def _choose(self, compacted: Sequence[Partition], now: Milliseconds, at: Milliseconds) -> list[Chosen]:
+        """The partitions that are worth it, the dirtiest last.  What is not settled is told to the storage.
+
+        `now` is the wall clock's time, `at` that of `_running_for`.
+        """
         found: list[Chosen] = []
         unsettled = 0
         taken = {each.partition for each in self._chosen} | {each.partition for each in self._under_way}
         self.metrics.max_dirty_percent = self.metrics.max_compaction_delay_secs = 0.0
         for partition in compacted:
             log = id_of(partition)
-            if len(partition.segments) < 2 or log in self.uncleanable or self._later.get(log, 0) > now:
+            if len(partition.segments) < 2 or log in self.uncleanable or self._later.get(log, 0) > at:
                 continue
             try:
                 wanted, possible = self._ranges(partition, now)
@@ -269,7 +276,7 @@ class LogCleaner:
             unsettled += wanted.dirty_bytes - possible.dirty_bytes
             if partition not in taken and possible.is_worth_it(partition.settings):
                 found.append(Chosen(partition, possible))
-        self._settle(unsettled, now)
+        self._settle(unsettled, at)
         return sorted(found, key=lambda each: each.over.dirty_ratio)
 
     def _ranges(self, partition: Partition, now: Milliseconds) -> tuple[Range, Range]:
@@ -292,15 +299,15 @@ class LogCleaner:
             cleanable_range(facts, dirty, stable, settings, now),
         )
 
-    def _settle(self, unsettled: int, now: Milliseconds) -> None:
+    def _settle(self, unsettled: int, at: Milliseconds) -> None:
         """Have a checkpoint when enough waits for one, or anything has waited for long."""
         if not unsettled:
             self._unsettled_since = None
             return
         if self._unsettled_since is None:
-            self._unsettled_since = now
-        if unsettled >= self._settings.unsettled_bytes or now - self._unsettled_since >= self._settings.backoff_ms:
-            self._unsettled_since = now
+            self._unsettled_since = at
+        if unsettled >= self._settings.unsettled_bytes or at - self._unsettled_since >= self._settings.backoff_ms:
+            self._unsettled_since = at
             self._storage.checkpoint_soon()
 
     # A pass
@@ -373,7 +380,7 @@ class LogCleaner:
                 *work.log[:2],
                 full,
             )
-        self._later[work.log] = self._clock.now() + self._settings.backoff_ms
+        self._later[work.log] = self._running_for() + self._settings.backoff_ms
 
     def _give_up(self, work: Work, error: Exception) -> None:
         if work.partition.is_held:
