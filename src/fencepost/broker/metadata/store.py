@@ -68,14 +68,14 @@ class SqliteMetadataStore:
     """
 
     def __init__(self, path: Path) -> None:
-        files = (path, path.with_name(f"{path.name}-journal"))
-        self._unused = [each for each in files if not LocalDisk().exists(each)]
+        disk, files = LocalDisk(), (path, path.with_name(f"{path.name}-journal"))
+        self._unused = [each for each in files if not disk.exists(each)]
         """Files that were made here and in which nothing was written yet."""
         self._has_table = False
         for each in files:
             make_file(each)
         # SQLite syncs it too when it makes its journal, and passes over a failure of that.
-        LocalDisk().sync_directory(path.parent)
+        disk.sync_directory(path.parent)
         self._path = path
         self._connection = sqlite3.connect(
             path, timeout=_START_WAITS_SECONDS, isolation_level=None, check_same_thread=False
