@@ -63,7 +63,9 @@ def test_a_node_whose_directory_was_removed_says_so_when_it_is_stopped(tmp_path:
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=20)
     assert process.returncode == 1
-    assert "stopped: " in told and "Traceback" not in told, told
+    (said,) = [line for line in told.splitlines() if "stopped: " in line]
+    assert "put the whole directory back where it was" in said and "nothing acknowledged is lost" not in said
+    assert "Traceback" not in told, told
 
 
 def test_a_node_goes_on_where_its_ready_line_cannot_be_written(tmp_path: Path) -> None:

@@ -44,13 +44,13 @@ class Storage:
             size=99,
         )
         self.removals = SimpleNamespace(hurry=lambda: self.told.append("hurry"))
-        self.path, self.commit_log = Path("/data"), SimpleNamespace(directory=Path("/data/commit-log"))
+        self.path = Path("/data")
         self.found: list[str] | OSError = ["00000000000000000001.log", "starts"]
         self.disk = SimpleNamespace(list=self.look_into)
         self.fail = lambda failure: self.told.append(("fail", str(failure)))
 
     def look_into(self, directory: Path) -> list[str]:
-        assert directory == self.commit_log.directory
+        assert directory == Path("/data/commit-log")
         if isinstance(self.found, OSError):
             raise self.found
         return self.found
@@ -104,5 +104,5 @@ def test_a_node_ends_when_its_directory_is_gone_and_not_when_it_cannot_look_into
     storage = storage_of(False)
     storage.found = found
     at_once(watch_space(storage, NOW))
-    gone = [("fail", "/data is gone: put the whole directory back where it was")]
+    gone = [("fail", "/data is gone")]
     assert storage.told == ([("hold", 1), "watch"] if found else gone)

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.broker import BadSetting, Broker
@@ -21,7 +22,9 @@ from fencepost.cli.files import properties_in
 from fencepost.cli.freed_memory import FreedMemory, freed_memory
 from fencepost.cli.garbage import GarbageCollection
 from fencepost.cli.standard_output import say
+from fencepost.log.data_directory import is_gone
 from fencepost.log.descriptors import LEAST, raise_limit
+from fencepost.log.disk import LocalDisk
 from fencepost.log.storage import DirectoryUnusable
 from fencepost.node_log import get_logger
 
@@ -255,8 +258,9 @@ async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None)
     else:
         await broker.stop()
     if broker.failed.done():
-        logger.critical(
-            "stopped: %s; nothing acknowledged is lost, start again when the disk is well", broker.failed.result()
-        )
+        what_to_do = "nothing acknowledged is lost, start again when the disk is well"
+        if is_gone(LocalDisk(), Path(data)):
+            what_to_do = "put the whole directory back where it was, with what was acknowledged, before you start again"
+        logger.critical("stopped: %s; %s", broker.failed.result(), what_to_do)
         return 1
     return 0

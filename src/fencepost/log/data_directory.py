@@ -24,6 +24,8 @@ from fencepost.node_log import get_logger
 logger = get_logger(__name__)
 
 FORMAT_VERSION = 1
+COMMIT_LOG: Final = "commit-log"
+"""The directory in it that has files as long as a node lives."""
 LONGEST_NAME: Final = 255
 """Bytes that file systems let a name have."""
 
@@ -40,6 +42,14 @@ _NODE_FILE = re.compile(
 
 class DirectoryUnusable(Exception):
     """The data directory cannot be used; the message says why and what to do."""
+
+
+def is_gone(disk: Disk, root: Path) -> bool:
+    """Whether the directory of a node that started is not where it was: what is written from then on may be in none."""
+    try:
+        return not disk.list(root / COMMIT_LOG)
+    except OSError:  # it may not be looked into, or there is no descriptor for that
+        return False
 
 
 def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:

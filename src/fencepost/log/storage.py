@@ -80,7 +80,7 @@ class Storage:
         self.deleted: Mapping[uuid.UUID, DeletedTopic] = {}
         """Topics that are known to be deleted, by their ids: what is there of them is removed at the start."""
         self.space = Space(disk, path, clock)
-        self.commit_log = self._log = CommitLog(disk, path / "commit-log", self.fail, self.space)
+        self.commit_log = self._log = CommitLog(disk, path / data_directory.COMMIT_LOG, self.fail, self.space)
         self._dirty: dict[Partition, None] = {}
         self._taken: dict[Partition, int] = {}
         self._new_files: dict[Partition, None] = {}

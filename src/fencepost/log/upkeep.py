@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fencepost.log.commit_log import StorageFailed
+from fencepost.log.data_directory import is_gone
 from fencepost.log.storage import Storage
 from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import Work
@@ -26,8 +27,8 @@ def watch_space(storage: Storage, now: Milliseconds) -> Work[None]:
 
     A node whose directory was taken away ends, before more is acknowledged that nobody finds again.
     """
-    if _is_gone(storage):
-        storage.fail(StorageFailed(f"{storage.path} is gone: put the whole directory back where it was"))
+    if is_gone(storage.disk, storage.path):
+        storage.fail(StorageFailed(f"{storage.path} is gone"))
         return
     storage.space.hold(sum(1 for _ in storage.partitions()))
     storage.space.watch()
@@ -36,11 +37,3 @@ def watch_space(storage: Storage, now: Milliseconds) -> Work[None]:
         storage.removals.hurry()
         yield from upkeep(storage, now)
         storage.checkpoint_soon(storage.space.size)  # it frees the commit log before it
-
-
-def _is_gone(storage: Storage) -> bool:
-    """Whether the directory is not where it was: what is written now may be in none."""
-    try:
-        return not storage.disk.list(storage.commit_log.directory)
-    except OSError:  # it may not be looked into, or there is no descriptor for that
-        return False
