@@ -50,6 +50,10 @@ def begun(version: int = BY_NAME) -> FetchSession:
     return session
 
 
+def kept(session: FetchSession) -> list[dict[Any, Any]]:
+    return [found for name in FetchSession.__slots__ if isinstance(found := getattr(session, name), dict)]
+
+
 def test_only_what_has_changed_is_named() -> None:
     session = begun()
     assert session.ask(wanted(A, B), BY_NAME) == SessionRequest(5, 1, {}, [])
@@ -65,6 +69,16 @@ def test_of_a_topic_that_was_made_anew_the_former_is_forgotten_by_its_id(version
     session = begun(version)
     asked = session.ask(wanted(A, topic_id=OTHER) | wanted(B), version)
     assert asked == SessionRequest(5, 1, wanted(A, topic_id=OTHER), forgotten)
+
+
+def test_of_topics_that_come_and_go_nothing_is_kept() -> None:
+    session = begun(BY_ID)
+    ids = [ID, *(UUID(int=number) for number in range(10, 14))]
+    for topic_id in ids[1:]:
+        session.ask(wanted(A, topic_id=topic_id) | wanted(B, topic_id=OTHER), BY_ID)
+        session.answered(answer(A, topic_id=topic_id))
+    assert not any(topic_id in found for topic_id in ids[:-1] for found in kept(session))
+    assert session.answered(answer(B, topic_id=OTHER)) is not None
 
 
 def test_names_and_ids_are_not_mixed_in_a_session() -> None:

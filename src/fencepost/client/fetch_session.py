@@ -92,7 +92,7 @@ class FetchSession:
         self._partitions: dict[TopicPartition, Wanted] = {}
         """What the node takes to be wanted, if it has the session."""
         self._names: dict[UUID, str] = {}
-        """Of the topics that were named by id."""
+        """Of the topics that are wanted, by id."""
         self._ends: dict[TopicPartition, Ends] = {}
 
     def ask(self, wanted: Mapping[TopicPartition, Wanted], version: int) -> SessionRequest:
@@ -106,9 +106,10 @@ class FetchSession:
         if epoch == BEGIN:
             self._partitions, self._names, self._ends = {}, {}, {}
         named, forgotten = self._changes(wanted)
+        if forgotten:  # a reader of topics that come and go keeps no id for ever
+            self._names.clear()
         if by_id:
-            for at, what in named.items():
-                self._names[what.topic_id] = at.topic
+            self._names.update((what.topic_id, at.topic) for at, what in (wanted if forgotten else named).items())
         self._partitions = dict(wanted)
         if version < SESSIONS_SINCE:
             self.session_id = NO_SESSION
