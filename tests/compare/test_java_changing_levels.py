@@ -42,9 +42,10 @@ def _first_line(process: subprocess.Popen[str]) -> str:
 
 def told_by(output: str) -> Told:
     told = Told(threading.Event())
-    for line in output.splitlines():
+    lines = output.splitlines()
+    for number, line in enumerate(lines):
         outcome, tag, *_ = line.split()
-        assert hasattr(told, outcome), f"the client logged an error: {line}"
+        assert hasattr(told, outcome), "the client logged an error:\n" + "\n".join(lines[number : number + 20])
         getattr(told, outcome).append(tag)
     return told
 
