@@ -12,7 +12,7 @@ from tests.client.test_producer import producer, simulate
 from tests.client.test_rebalances import COOPERATIVE, EAGER, Notes, throw_out
 
 from fencepost.client import Consumer
-from fencepost.client.errors import FencedInstanceIdError, TimedOutError
+from fencepost.client.errors import FencedInstanceIdError, MisuseError, TimedOutError
 from fencepost.simulation.world import World
 
 FIRST = PARTITIONS[0]
@@ -119,5 +119,28 @@ def test_where_to_begin_without_a_position_is_said_for_once(how: dict[str, Any])
             assert sorted(record.value or b"" for record in await take(first, 6, 2)) == [b"0-2", b"1-2"]
             await throw_out(world, first)
             assert len(await take(first, 6, 2)) == 6
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_position_of_what_is_not_read_yet_is_where_reading_is_to_begin(group_id: str | None) -> None:
+    """Before the first poll too: a loop that reads to an end asks for it first."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1", b"2"])
+        async with member(world, "first", group_id=group_id) as reader:
+            await reader.unsubscribe()
+            reader.assign([FIRST])
+            with pytest.raises(MisuseError, match=r"t-0 is assigned and not read yet: poll\(\) first"):
+                reader.position(FIRST)
+            with pytest.raises(MisuseError, match=r"t-1 is not assigned to this consumer$"):
+                reader.position(PARTITIONS[1])
+            await reader.seek_to_end([FIRST])
+            assert reader.position(FIRST) == 3
+            reader.seek(FIRST, 2)
+            assert reader.position(FIRST) == 2
+            assert [record.value for record in await take(reader, 1)] == [b"2"]
+            assert reader.position(FIRST) == 3
 
     simulate(scenario, **SHORT_SESSIONS)

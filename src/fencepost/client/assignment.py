@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fencepost.client.arguments import places
 from fencepost.client.errors import MisuseError
 from fencepost.client.fetcher import Fetcher
+from fencepost.client.followed import Followed
 from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.lasting import Lasting
 from fencepost.client.lost_positions import find_lost_positions
@@ -52,7 +53,7 @@ class Assignment:
         """By `assign`; None: all of the topics, or what the group gives."""
         self._to_follow: Sequence[TopicPartition] | None = None
         """What was assigned and is not read yet."""
-        self._sought: dict[TopicPartition, int | OffsetAndMetadata] = {}
+        self._sought: dict[TopicPartition, OffsetAndMetadata] = {}
         """Where to begin in partitions that are assigned and not read yet."""
         self._otherwise: dict[TopicPartition, int] = {}
         """Where to begin in partitions of which the group has no position."""
@@ -115,16 +116,36 @@ class Assignment:
         self.preparation.cancel()
         self._joining.cancel()
 
-    def begin_at(self, at: TopicPartition, position: int | OffsetAndMetadata) -> bool:
+    def begin_at(self, at: TopicPartition, position: OffsetAndMetadata) -> bool:
         """Whether this partition is assigned and not read yet; then it is begun there."""
-        is_waiting = (
+        is_waiting = self.is_not_read_yet(at)
+        if is_waiting:
+            self._sought[at] = position
+        return is_waiting
+
+    def is_not_read_yet(self, at: TopicPartition) -> bool:
+        """Whether this partition is assigned, and reading of it has not begun."""
+        return (
             at in self._leaderless
             or at in (self._to_follow or ())
             or (not self.is_started and at in (self._assigned or ()))
         )
-        if is_waiting:
-            self._sought[at] = position
-        return is_waiting
+
+    def position(self, at: TopicPartition) -> int:
+        """Offset of the next record, also where it was said and is not read yet.  Raises MisuseError as `followed`."""
+        if at in self._sought and self.is_not_read_yet(at):
+            return self._sought[at].offset
+        return int(self.followed(at).position)
+
+    def followed(self, at: TopicPartition) -> Followed:
+        """What is read of this partition.  Raises MisuseError if it is not being read."""
+        self._fetcher.settle()
+        if at in self._fetcher.followed:
+            return self._fetcher.followed[at]
+        if self.is_not_read_yet(at):
+            raise MisuseError(f"{at.topic}-{at.partition} is assigned and not read yet: poll() first")
+        hint = " (yet: poll() first)" if self._assigned is None else ""
+        raise MisuseError(f"{at.topic}-{at.partition} is not assigned to this consumer{hint}")
 
     def begin_at_committed(self, otherwise: Mapping[TopicPartition, int]) -> None:
         """Follow the same partitions once more, from the group's positions on."""

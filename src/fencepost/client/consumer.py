@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from fencepost.client.arguments import place, places
 from fencepost.client.assignment import Assignment
@@ -325,10 +325,10 @@ class Consumer:
         return await self._commits.committed(places("partitions", partitions))
 
     def position(self, at: TopicPartition) -> int:
-        """Offset of the next record of a partition that is being read; in commit order where the oldest open
-        transaction begins (`next_offsets` has the rest).  Raises MisuseError for any other partition.
+        """Offset of the next record of a partition that is being read, or for which `seek` said where to begin; in
+        commit order where the oldest open transaction begins.  Raises MisuseError for any other partition.
         """
-        return int(self._followed(at).position)
+        return self._assignment.position(place(at))
 
     def seek(self, at: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on with this offset, or begin with it when the partition is assigned and not read yet.
@@ -339,7 +339,7 @@ class Consumer:
         """
         position = self._places.checked_one(place(at), offset)
         if not self._assignment.begin_at(place(at), position):
-            self._followed(at)
+            self._assignment.followed(place(at))
             self._fetcher.seek(place(at), position)
 
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
@@ -367,24 +367,18 @@ class Consumer:
         """
         self._assignment.begin_at_committed(otherwise or {})
 
-    def _followed(self, at: TopicPartition) -> Any:
-        self._fetcher.settle()
-        if place(at) not in self._fetcher.followed:
-            raise MisuseError(f"{at[0]}-{at[1]} is not assigned to this consumer (yet: poll() first)")
-        return self._fetcher.followed[place(at)]
-
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed, or shared out anew by a rebalance.
 
         Raises MisuseError for one that is not being read.
         """
         for at in partitions:
-            self._followed(at).paused = True
+            self._assignment.followed(place(at)).paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out records of these partitions again.  Raises MisuseError for one that is not being read."""
         for at in partitions:
-            self._followed(at).paused = False
+            self._assignment.followed(place(at)).paused = False
 
     def paused(self) -> list[TopicPartition]:
         """The partitions of which nothing is handed out until they are resumed, sorted.  In any thread."""
