@@ -11,7 +11,7 @@ from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, wr
 from tests.client.test_producer import producer, simulate
 from tests.client.test_rebalances import COOPERATIVE, EAGER, Notes, throw_out
 
-from fencepost.client import Consumer
+from fencepost.client import Consumer, RebalanceListener, TopicPartition
 from fencepost.client.errors import FencedInstanceIdError, MisuseError, TimedOutError
 from fencepost.simulation.world import World
 
@@ -142,5 +142,79 @@ def test_position_of_what_is_not_read_yet_is_where_reading_is_to_begin(group_id:
             assert reader.position(FIRST) == 2
             assert [record.value for record in await take(reader, 1)] == [b"2"]
             assert reader.position(FIRST) == 3
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+class Pausing(RebalanceListener):
+    """Pauses what it is told is new, as it may."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self._consumer.pause([at for at in partitions if at == FIRST])
+
+
+async def pause_when_assigned(reader: Consumer) -> None:
+    await reader.unsubscribe()
+    reader.assign(PARTITIONS)
+    reader.pause([FIRST])
+
+
+async def pause_when_told(reader: Consumer) -> None:
+    reader.subscribe("t", listener=Pausing(reader))
+
+
+async def pause_and_go_back(reader: Consumer) -> None:
+    await take(reader, 2)
+    reader.pause([FIRST])
+    reader.seek_to_committed({FIRST: 0, PARTITIONS[1]: 0})
+
+
+@pytest.mark.parametrize(
+    ("pause", "how"),
+    [
+        (pause_when_assigned, {"group_id": None}),
+        (pause_when_assigned, EAGER),
+        (pause_when_told, EAGER),
+        (pause_when_told, COOPERATIVE),
+        (pause_and_go_back, EAGER),
+        (pause_and_go_back, COOPERATIVE),
+    ],
+)
+def test_what_is_paused_before_it_is_read_stays_so(
+    pause: Callable[[Consumer], Awaitable[None]], how: dict[str, Any]
+) -> None:
+    """In on_partitions_assigned too, where a partition is about to be read."""
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d" % partition], partition=partition)
+        async with member(world, "first", **how) as reader:
+            await pause(reader)
+            assert [record.value for record in await take(reader, 2, 2)] == [b"1"]
+            assert reader.paused() == [FIRST]
+            reader.resume([FIRST])
+            assert [record.value for record in await take(reader, 1)] == [b"0"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_pause_before_the_first_poll_can_be_taken_back() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "first", group_id=None) as reader:
+            await reader.unsubscribe()
+            for _ in range(2):
+                reader.assign([FIRST])
+                reader.pause([FIRST])
+                assert reader.paused() == [FIRST]
+            reader.resume([FIRST])
+            assert reader.paused() == []
+            assert [record.value for record in await take(reader, 1)] == [b"0"]
+            reader.pause([FIRST])
+            reader.assign([FIRST])
+            assert reader.paused() == []
 
     simulate(scenario, **SHORT_SESSIONS)

@@ -55,6 +55,8 @@ class Assignment:
         """What was assigned and is not read yet."""
         self._sought: dict[TopicPartition, OffsetAndMetadata] = {}
         """Where to begin in partitions that are assigned and not read yet."""
+        self._to_pause: set[TopicPartition] = set()
+        """Those of them of which nothing is to be handed out."""
         self._otherwise: dict[TopicPartition, int] = {}
         """Where to begin in partitions of which the group has no position."""
         self._leaderless: dict[TopicPartition, uuid.UUID] = {}
@@ -85,6 +87,7 @@ class Assignment:
         self._listener = listener
         self._assigned, self._to_follow, self.is_started = None, None, False
         self._otherwise, self._leaderless = {}, {}
+        self._to_pause.clear()
         if self._group is not None:
             self._group.must_join = True
             self._group.creates_topics = pattern is None
@@ -98,6 +101,7 @@ class Assignment:
         assigned = places("partitions", partitions)
         self.stop()
         self._sought.clear()
+        self._to_pause.clear()
         self._assigned, self._to_follow, self.is_started = assigned, None, False
         self._otherwise, self._leaderless = {}, {}
 
@@ -106,6 +110,7 @@ class Assignment:
         self._subscription.choose((), None)
         self._assigned, self._to_follow, self.is_started = None, None, False
         self._otherwise, self._sought, self._listener = {}, {}, None
+        self._to_pause.clear()
         self._give_up()
         if self._group is not None:
             self._group.must_join = True
@@ -147,6 +152,25 @@ class Assignment:
         hint = " (yet: poll() first)" if self._assigned is None else ""
         raise MisuseError(f"{at.topic}-{at.partition} is not assigned to this consumer{hint}")
 
+    def pause(self, at: TopicPartition) -> None:
+        """Hand out nothing of this partition, which may be about to be read.  Raises MisuseError as `followed`."""
+        if self.is_not_read_yet(at):
+            self._to_pause.add(at)
+        else:
+            self.followed(at).paused = True
+
+    def resume(self, at: TopicPartition) -> None:
+        """Hand its records out again.  Raises MisuseError as `followed`."""
+        if self.is_not_read_yet(at):
+            self._to_pause.discard(at)
+        else:
+            self.followed(at).paused = False
+
+    def paused(self) -> list[TopicPartition]:
+        """Partitions of which nothing is handed out, sorted.  In any thread."""
+        read = [at for at, followed in list(self._fetcher.followed.items()) if followed.paused]
+        return sorted({*(at for at in read if not self.is_not_read_yet(at)), *self._to_pause.copy()})
+
     def begin_at_committed(self, otherwise: Mapping[TopicPartition, int]) -> None:
         """Follow the same partitions once more, from the group's positions on."""
         if self._to_follow is not None and not self._keeps:
@@ -157,6 +181,7 @@ class Assignment:
         if self.is_started or self._fetcher.followed:
             self._otherwise = {TopicPartition(*at): offset for at, offset in otherwise.items()}
             self._to_follow = sorted({*self._fetcher.followed, *self._leaderless, *(self._to_follow or ())})
+            self._to_pause.update(at for at, followed in self._fetcher.followed.items() if followed.paused)
             self._give_up()
 
     def _give_up(self) -> None:
@@ -212,6 +237,12 @@ class Assignment:
         for at in [at for at in self._leaderless if at in positions]:
             self._fetcher.follow_too({at: positions[at]}, {at.topic: self._leaderless.pop(at)})
             self._sought.pop(at, None)
+        self._pause_what_is_read_now()
+
+    def _pause_what_is_read_now(self) -> None:
+        for at in self._to_pause & self._fetcher.followed.keys():
+            self._fetcher.followed[at].paused = True
+            self._to_pause.remove(at)
 
     @property
     def _keeps(self) -> bool:
@@ -264,6 +295,7 @@ class Assignment:
         finally:
             self._give_up()
             self._sought.clear()
+            self._to_pause.clear()
 
     async def _take(self, group: Membership, assigned: Sequence[TopicPartition]) -> None:
         """What the group gave: others wait for what is not in it any more, and are given it in the next generation."""
@@ -272,6 +304,7 @@ class Assignment:
         self._owned |= dict.fromkeys(added)
         self._to_follow = self._not_read(assigned)
         self._sought = {at: found for at, found in self._sought.items() if at in self._to_follow}
+        self._to_pause.intersection_update(self._to_follow)
         error: Exception | None = None
         try:
             if revoked:
@@ -344,6 +377,7 @@ class Assignment:
         else:
             self._fetcher.follow(begun, topic_ids)
             self._leaderless = leaderless
+        self._pause_what_is_read_now()
         if self._group is not None and self._assigned is None:
             self._group.follow()
         self._to_follow, self.is_started = None, True

@@ -370,19 +370,19 @@ class Consumer:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed, or shared out anew by a rebalance.
 
-        Raises MisuseError for one that is not being read.
+        In `on_partitions_assigned` and behind `assign` too.  Raises MisuseError for one that is not assigned.
         """
         for at in partitions:
-            self._assignment.followed(place(at)).paused = True
+            self._assignment.pause(place(at))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out records of these partitions again.  Raises MisuseError for one that is not being read."""
+        """Hand out records of these partitions again.  Raises MisuseError for one that is not assigned."""
         for at in partitions:
-            self._assignment.followed(place(at)).paused = False
+            self._assignment.resume(place(at))
 
     def paused(self) -> list[TopicPartition]:
         """The partitions of which nothing is handed out until they are resumed, sorted.  In any thread."""
-        return sorted(at for at, followed in list(self._fetcher.followed.items()) if followed.paused)
+        return self._assignment.paused()
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Transactions whose end was not read yet, and what is held of each.  Raises MisuseError in offset order."""

@@ -13,8 +13,9 @@ class RebalanceListener:
     They are called one after the other, while a `poll` (or an iteration) waits, and in `close`.  What one raises,
     `poll` raises: the rebalance goes on with the next one all the same, and nothing is told twice.  A `poll` that is
     cancelled or at the end of its time cancels none of them; `subscribe`, `assign` and `close` do.  They may call
-    `commit`, `position`, `committed`, `pause`, `resume` and `seek`, but not `poll`.  For a consumer of
-    `fencepost.client.blocking` they are not `async`, and called in a thread of their own while `poll` waits.
+    `commit`, `position`, `committed`, `pause`, `resume` and `seek`, but not `poll`; what is new has a position once it
+    is read, or sought: until then `committed` tells it.  For a consumer of `fencepost.client.blocking` they are not
+    `async`, and called in a thread of their own while `poll` waits.
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
