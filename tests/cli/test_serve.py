@@ -286,6 +286,8 @@ def test_settings_of_a_file_count_but_for_those_that_are_set(tmp_path: Path) -> 
         (b"num.partitions", "num.partitions=: it must be a whole number"),
         (b"listeners=PLAINTEXT://:9092", "listeners is not a broker setting; give --listen"),
         (b"log.dirs=/var/lib/kafka", "log.dirs is not a broker setting; give --data"),
+        (b"sasl.enabled.mechanisms=PLAIN", "a node has neither TLS nor SASL nor access lists; see docs/security.md"),
+        (b"authorizer.class.name=a.B", "a node has neither TLS nor SASL nor access lists; see docs/security.md"),
         (b"num.partitions=\xff", "no text in UTF-8"),
         (None, "it cannot be read"),
     ],

@@ -63,6 +63,10 @@ def test_what_a_broker_refuses_is_of_the_kind_of_its_code_and_says_what_to_do(co
     assert str(error) == f"{code.name}: topic 't' was not made: there is none. {advice_on(code).what_next}"
 
 
+def test_the_brokers_question_ends_as_one() -> None:
+    assert ": did you mean retention.ms? " in str(BrokerError(ErrorCode.INVALID_CONFIG, "did you mean retention.ms?"))
+
+
 def test_a_code_of_a_newer_broker_is_told_by_its_number() -> None:
     error = BrokerError(999, "nobody knows")
     assert error.code == 999 and str(error).startswith("error 999: nobody knows. Look into the broker's log")

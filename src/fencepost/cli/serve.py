@@ -40,6 +40,8 @@ OPTIONS: Final = {
     "log.dir": "--data",
     "log.dirs": "--data",
 }
+#: how settings of Apache Kafka begin that are about TLS, SASL and rights
+OF_SECURITY: Final = ("ssl.", "sasl.", "security.", "listener.security.", "listener.name.", "authorizer.", "super.users")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -179,8 +181,10 @@ def _settings_in(path: str) -> dict[str, str]:
 
 
 def _with_option(refusal: str) -> str:
-    """With the option that there is for what is a setting of Apache Kafka and none here."""
+    """With what there is for a setting of Apache Kafka that is none here: an option, or a proxy."""
     name = refusal.split()[0]
+    if name.startswith(OF_SECURITY):
+        return f"{name} is not a broker setting: a node has neither TLS nor SASL nor access lists; see docs/security.md"
     return f"{name} is not a broker setting; give {OPTIONS[name]}" if name in OPTIONS else refusal
 
 

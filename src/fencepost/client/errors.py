@@ -99,7 +99,8 @@ class BrokerError(ClientError, KafkaError):
         return made
 
     def __init__(self, code: int, message: str) -> None:
-        KafkaError.__init__(self, code, f"{message.strip().rstrip('.: ')}. {advice_on(code).what_next}")
+        said = message.strip().rstrip(".: ")
+        KafkaError.__init__(self, code, f"{said}{'' if said.endswith('?') else '.'} {advice_on(code).what_next}")
         self._given: tuple[Any, ...] = (code, message)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -49,4 +49,4 @@ class Unread:
             for at, (since, why) in list(late.items())[:_NAMED]
         )
         more = f" and {len(late) - _NAMED} other partitions" if len(late) > _NAMED else ""
-        return f"nothing could be read of {named}{more}. It is tried again; the broker's log says what is wrong"
+        return f"nothing could be read of {named}{more}. It is tried again; if it lasts, look into the broker's log"

@@ -63,7 +63,7 @@ def _alter(
 ) -> Outcome:
     """Change the settings of a topic."""
     if resource_type != TOPIC_RESOURCE:
-        message = "only the settings of topics can be changed while the broker runs; a broker gets its own by --set"
+        message = "only the settings of topics can be changed while the broker runs; it was started with its own"
         return ErrorCode.INVALID_REQUEST, message
     if not context.may(Operation.ALTER_CONFIGS, Resource.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
