@@ -41,7 +41,7 @@ OPTIONS: Final = {
     "log.dirs": "--data",
 }
 #: how settings of Apache Kafka begin that are about TLS, SASL and rights
-OF_SECURITY: Final = ("ssl.", "sasl.", "security.", "listener.security.", "listener.name.", "authorizer.", "super.users")
+OF_SECURITY: Final = ("ssl.", "sasl.", "security.", "listener.security.", "authorizer.", "super.users")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

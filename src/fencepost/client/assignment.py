@@ -149,8 +149,7 @@ class Assignment:
             return self._fetcher.followed[at]
         if self.is_not_read_yet(at):
             raise MisuseError(f"{at.topic}-{at.partition} is assigned and not read yet: poll() first")
-        hint = " (yet: poll() first)" if self._assigned is None else ""
-        raise MisuseError(f"{at.topic}-{at.partition} is not assigned to this consumer{hint}")
+        raise MisuseError(f"{at.topic}-{at.partition} is not assigned to this consumer: poll() first, or assign() it")
 
     def pause(self, at: TopicPartition) -> None:
         """Hand out nothing of this partition, which may be about to be read.  Raises MisuseError as `followed`."""

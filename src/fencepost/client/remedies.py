@@ -114,7 +114,10 @@ _TABLE: Final[Mapping[Remedy, Mapping[str, tuple[E, ...]]]] = {
             *(E.MISMATCHED_ENDPOINT_TYPE, E.UNSUPPORTED_ENDPOINT_TYPE),
         ),
         "It is there already: use it, or choose another name": (E.TOPIC_ALREADY_EXISTS,),
-        "Stop the members of the group first (one that was killed is a member until its session ends)": (E.NON_EMPTY_GROUP, E.GROUP_SUBSCRIBED_TO_TOPIC),
+        "Stop the members of the group first (one that was killed is a member until its session ends)": (
+            E.NON_EMPTY_GROUP,
+            E.GROUP_SUBSCRIBED_TO_TOPIC,
+        ),
         "Check the name: the cluster has none that is called so": (E.GROUP_ID_NOT_FOUND, E.TRANSACTIONAL_ID_NOT_FOUND),
         "Let fewer consumers into the group, or raise group.max.size (group.consumer.max.size)": (
             E.GROUP_MAX_SIZE_REACHED,
