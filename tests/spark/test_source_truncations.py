@@ -61,6 +61,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self.logs = [Log(), Log()]
+        self.asked: list[Mapping[TopicPartition, int]] = []
+        """Leader epochs."""
 
     def positions(self, bound: Bound) -> Positions:
         if bound.otherwise == EARLIEST:
@@ -77,6 +79,7 @@ class Cluster:
 
     def parted(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = {}
+        self.asked.append(epochs)
         for at, epoch in epochs.items():
             log = self.logs[at.partition]
             found[at] = end_offset_for_epoch(epoch, log.epoch, log.starts, 0, len(log.records))[1]

@@ -208,6 +208,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered: int | None = None
         """When the last micro-batch was planned, None before the first one."""
         self._is_released = options.application_id is None
+        self._unknown: dict[TopicPartition, tuple[int, int]] = {}
+        """A leader epoch of which the leader of another one did not know."""
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_asker_": None}
@@ -293,10 +295,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _parted(self, known: Positions, ends: Positions) -> dict[TopicPartition, int]:
         """Where logs were truncated that are written on by now, before the position (KIP-320).
 
-        Raises BrokerError for one, and for a log that was put back, if that is an error.
+        Raises BrokerError for one, and for a log that was put back, if that is an error.  A leader that does not know
+        is waited for, and so asked once: the position keeps its epoch until there is something to read.
         """
-        epochs = in_doubt(known, ends)
+        pairs = {at: (epoch, ends.epochs[at]) for at, epoch in in_doubt(known, ends).items()}
+        epochs = {at: pair[0] for at, pair in pairs.items() if self._unknown.get(at) != pair}
         told = self._asker.parted(epochs) if epochs else {}
+        self._unknown |= {at: pairs[at] for at in epochs.keys() - told.keys()}
         parted = truncated(known, told)
         if self._options.fail_on_data_loss:
             for at, end in parted.items():
