@@ -125,3 +125,16 @@ def test_records_without_headers_are_not_left_to_python(monkeypatch: pytest.Monk
     found = _made(data, 0, 200, ["key", "value"])
     assert isinstance(found, pa.Table)
     assert found.to_pylist() == [{"key": None, "value": b""}, {"key": b"", "value": None}]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_time_that_has_no_room_in_microseconds_is_named_with_its_record(sign: int) -> None:
+    most = (2**63 - 1) // 1000
+    data = encode_batch([(sign * most, None, b"a", ()), (sign * (most + 1), None, b"b", ())], base_offset=100)
+    for made in (_made, _by_python):
+        assert isinstance(made(data, 100, 101, ["timestamp"]), pa.Table)
+        assert isinstance(made(data, 100, 102, ["value"]), pa.Table)
+        time = sign * (most + 1)
+        said = f"^orders-3 has a record at offset 101 with the time {time} ms.*without the column timestamp$"
+        with pytest.raises(ValueError, match=said):
+            made(data, 100, 102, ["timestamp"])

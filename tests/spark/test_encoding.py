@@ -273,7 +273,9 @@ def test_a_header_that_kafka_does_not_have_is_named(amiss: dict[str, Any] | None
         list(Encoder("late", COUNTS)(iter([rows])))
 
 
-@pytest.mark.parametrize(("microseconds", "amiss"), [(0, False), (999, False), (-1_000, True), (-(10**15), True)])
+@pytest.mark.parametrize(
+    ("microseconds", "amiss"), [(0, False), (999, False), (-1, True), (-1_000, True), (-(10**15), True)]
+)
 def test_a_time_that_kafka_does_not_have_is_named(microseconds: int, amiss: bool) -> None:
     schema = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.timestamp("us", tz="UTC"))])
     times = pa.array([None, microseconds, None], pa.timestamp("us", tz="UTC"))

@@ -21,6 +21,9 @@ _BYTES: Final = 4 * 1024 * 1024
 _LARGEST_PLACE: Final = 0x7FFFFFFF
 """As far as Arrow counts the bytes of keys and values."""
 
+_LATEST: Final = (2**63 - 1) // 1000
+"""Milliseconds since 1970 that there are microseconds for."""
+
 Portion: TypeAlias = list[tuple[BatchHeader, bytes | memoryview]]
 """Headers of batches, and their records unfolded."""
 
@@ -48,7 +51,7 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The records in [start, end) of these batches in `data`, in the order of `columns`, some 20,000 at a time.
 
-    Raises ProtocolError if they are damaged.
+    Raises ProtocolError if they are damaged, and ValueError for a time that a column of microseconds has no room for.
     """
     for together in _portions(data, batches):
         found = None if _compiled_index is None else _indexed(together, at, start, end, columns)
@@ -109,11 +112,24 @@ def _indexed(portion: Portion, at: TopicPartition, start: int, end: int, columns
         "key": lambda: every_fourth(0, 1),
         "value": lambda: every_fourth(2, 2),
         "offset": lambda: pa.array(offsets[:row]),
-        "timestamp": lambda: pa.array(timestamps[:row]).cast(_MILLISECONDS).cast(FIELDS["timestamp"]),
+        "timestamp": lambda: _times(pa.array(timestamps[:row]), offsets, at),
         "timestampType": lambda: pa.array(kinds[:row]),
         "headers": lambda: pa.nulls(row, HEADERS),
     }
     return _record_batch([made[name]() if name in made else _same(name, at, row) for name in columns], columns)
+
+
+def _times(milliseconds: pa.Array, offsets: Sequence[int], at: TopicPartition) -> pa.Array:
+    """As microseconds.  Raises ValueError for a record whose time has no room so, as of the year 294,247 on."""
+    try:
+        return milliseconds.cast(_MILLISECONDS).cast(FIELDS["timestamp"])
+    except pa.ArrowInvalid:
+        times = zip(offsets, milliseconds.to_pylist(), strict=False)
+        offset, time = next(each for each in times if abs(each[1]) > _LATEST)
+        raise ValueError(
+            f"{at.topic}-{at.partition} has a record at offset {offset} with the time {time} ms since 1970, which a "
+            "column of microseconds has no room for: read it without the column timestamp"
+        ) from None
 
 
 def _same(name: str, at: TopicPartition, count: int) -> pa.Array:
@@ -154,7 +170,7 @@ def _batch(rows: list[Any], kinds: Sequence[int | None], at: TopicPartition, col
             case "offset":
                 made.append(pa.array(offsets, kind))
             case "timestamp":
-                made.append(pa.array(timestamps, _MILLISECONDS).cast(kind))
+                made.append(_times(pa.array(timestamps, pa.int64()), offsets, at))
             case "timestampType":
                 made.append(pa.array(kinds, kind))
             case "headers":

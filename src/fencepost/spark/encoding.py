@@ -256,10 +256,10 @@ def _rows(
     keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
     times: Any = repeat(SystemClock().now(), count)
     if "timestamp" in names:
-        milliseconds = batch.column("timestamp").cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
-        times = milliseconds.fill_null(SystemClock().now()).to_pylist()
-        if min(times, default=0) < 0:
+        microseconds = batch.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+        if (pc.min(microseconds).as_py() or 0) < 0:
             raise ValueError("a row has a time before 1970, which Kafka does not have: see its column timestamp")
+        times = pc.divide(microseconds, 1000).fill_null(SystemClock().now()).to_pylist()
     headers: Any = repeat((), count)
     if "headers" in names:
         headers = [_headers(given) if given else () for given in batch.column("headers").to_pylist()]
