@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -119,7 +119,7 @@ def _indexed(portion: Portion, at: TopicPartition, start: int, end: int, columns
     return _record_batch([made[name]() if name in made else _same(name, at, row) for name in columns], columns)
 
 
-def _times(milliseconds: pa.Array, offsets: Sequence[int], at: TopicPartition) -> pa.Array:
+def _times(milliseconds: pa.Array, offsets: Iterable[int], at: TopicPartition) -> pa.Array:
     """As microseconds.  Raises ValueError for a record whose time has no room so, as of the year 294,247 on."""
     try:
         return milliseconds.cast(_MILLISECONDS).cast(FIELDS["timestamp"])
