@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import contextmanager
+from itertools import count
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.spark.interrupts import interrupted
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
@@ -211,6 +214,24 @@ def test_who_calls_a_sink_in_the_midst_of_its_own_write_is_told_so(monkeypatch: 
     assert sink.write(rows, 1, "query", topic="t"), "afterwards it is as it was"
     assert said[0].startswith(f"{call}() was called")
     sink.close()
+
+
+def test_a_sink_that_was_interrupted_anywhere_can_be_used_by_every_thread() -> None:
+    """Even while somebody still looks at the exception, and so at all that was under way."""
+    sink = Sink(**GOOD)
+    functions: list[Any] = [Sink.close, Sink._alone, type(contextmanager(lambda: iter([0]))()).__enter__]
+    kept: list[BaseException] = []
+    for number in count():
+        try:
+            with interrupted(number, *functions, each="call"):
+                sink.close()
+        except KeyboardInterrupt as interrupt:
+            kept.append(interrupt)
+        else:
+            break
+        assert not sink._in_use.locked()
+        sink.close()
+    assert len(kept) > 3
 
 
 def test_who_closes_a_sink_from_another_thread_waits_for_its_write(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,9 +164,10 @@ class Driver:
             if late and not self._tv2:
                 raise ProducerFencedError(f"{error}. Or nobody has: {late}, and start the query again") from error
             raise
-        self._is_settled = True
         if failures is None:
             self._progress, self.report = batch, course.report(batch.batch_id)
+        self._is_settled = True  # last: who is interrupted before it asks anew what was committed
+        if failures is None:
             logger.info("application %s: %s", self._id.name, self.report)
             around.tell(Step.COMMITTED, batch.batch_id)
             return True

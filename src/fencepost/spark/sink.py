@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -149,11 +148,13 @@ class Sink:
 
         An open transaction is aborted by whoever comes next.  Raises RuntimeError if that write itself calls it.
         """
-        with self._alone("close"):
-            opened, self._opened = self._opened, None
-            if opened is not None:
-                opened.portal.call(opened.cluster.close())
-                opened.portal.close()
+        self._alone("close", self._close)
+
+    def _close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.portal.call(opened.cluster.close())
+            opened.portal.close()
 
     @property
     def producer_id_and_epoch(self) -> ProducerIdAndEpoch:
@@ -189,20 +190,25 @@ class Sink:
         check_columns(rows, topic)
         batch = Progress.of(query_id, batch_id, source_offsets, source_starts)
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism
-        with self._alone("write"):
+
+        def write_alone() -> tuple[bool, Report | None]:
             self._refuse_another_topic(query_id, batch_id, topic)
             opened = self._open()
             wrote = _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
             self._written = (query_id, batch_id, topic) if wrote else self._written
-            report = opened.driver.report
+            return wrote, opened.driver.report
+
+        wrote, report = self._alone("write", write_alone)
         if wrote and report is not None:
             self._tell(report)
         return wrote
 
-    @contextmanager
-    def _alone(self, call: str) -> Iterator[None]:
-        """After what another thread does.  Raises RuntimeError for one that would wait for itself, and so for ever."""
-        if self._user == get_ident():
+    def _alone(self, call: str, work: Callable[[], T]) -> T:
+        """Do it after what another thread does.  Raises RuntimeError for one that would wait for itself, for ever.
+
+        Who is interrupted leaves the lock, which a context manager written as a generator may keep.
+        """
+        if self._in_use.locked() and self._user == get_ident():
             raise RuntimeError(
                 f"{call}() was called in the midst of a write of this sink, as by watch or a handler of a signal, and "
                 "would wait for its end: call it after the write"
@@ -210,7 +216,7 @@ class Sink:
         with self._in_use:
             self._user = get_ident()
             try:
-                yield
+                return work()
             finally:
                 self._user = None
 
