@@ -76,7 +76,17 @@ class Rows:
     def __init__(self, cores: int = 2, **config: str) -> None:
         profiles = SimpleNamespace(defaultResourceProfile=lambda: "default")
         scala = SimpleNamespace(resourceProfileManager=lambda: profiles, maxNumConcurrentTasks={"default": cores}.get)
-        context = SimpleNamespace(getConf=lambda: config, _jsc=SimpleNamespace(sc=lambda: scala))
+        self.cancelled: list[str] = []
+        """Tags of jobs."""
+        self.tags: set[str] = set()
+        self.ends_of: BaseException | None = None
+        context = SimpleNamespace(
+            getConf=lambda: config,
+            _jsc=SimpleNamespace(sc=lambda: scala),
+            addJobTag=self.tags.add,
+            removeJobTag=self.tags.remove,
+            cancelJobsWithTag=self.cancelled.append,
+        )
         self.settings: dict[str, str] = {}
         conf = SimpleNamespace(set=self.settings.__setitem__)
         self.sparkSession = SimpleNamespace(sparkContext=context, conf=conf)
@@ -88,6 +98,9 @@ class Rows:
         return self
 
     def collect(self) -> list[Any]:
+        assert len(self.tags) == 1
+        if self.ends_of is not None:
+            raise self.ends_of
         return []
 
 
@@ -97,9 +110,11 @@ def run_tasks(monkeypatch: pytest.MonkeyPatch, sink: Sink, plan: Plan, rows: Row
     monkeypatch.setattr("fencepost.spark.routing.route", lambda rows, *_: rows)
     portal = Portal()
     surroundings: Any = _InThisThread(sink, portal, rows, "t")  # type: ignore[arg-type]
-    with pytest.raises(StopIteration):
-        surroundings.run_tasks(plan).send(None)
-    portal.close()
+    try:
+        with pytest.raises(StopIteration):
+            surroundings.run_tasks(plan).send(None)
+    finally:
+        portal.close()
 
 
 PLAN = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {0: None, 1: None}, {"t": 2})
@@ -111,6 +126,20 @@ def test_tasks_are_given_what_the_sink_was_given(monkeypatch: pytest.MonkeyPatch
     ((task, _),) = rows.tasks
     assert (task.bootstrap_servers, task.plan) == ("127.0.0.1:9092", PLAN)
     assert task.security is sink._security
+
+
+@pytest.mark.parametrize(
+    ("ended", "cancelled"), [(KeyboardInterrupt(), 1), (SystemExit(1), 1), (OSError("a task failed"), 0)]
+)
+def test_the_job_of_a_write_that_is_interrupted_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, ended: BaseException, cancelled: int
+) -> None:
+    """Else it went on, and took the cores of the next write."""
+    rows = Rows()
+    rows.ends_of = ended
+    with pytest.raises(type(ended)):
+        run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
+    assert (len(rows.cancelled), rows.tags) == (cancelled, set())
 
 
 def test_spark_is_told_to_notice_rows_that_come_out_differently(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -277,7 +278,8 @@ class _InThisThread:
         try:
             barrier = _starts_together(self._rows.sparkSession, len(plan.slots))
             _notice_other_rows(self._rows.sparkSession)
-            return [Written(*row) for row in routed.mapInArrow(task, RESULT, barrier=barrier).collect()]
+            tag = f"fencepost-{id(self):x}-{'-'.join(map(str, plan.ticket.producer_id_and_epoch))}"
+            return [Written(*row) for row in _collected(routed.mapInArrow(task, RESULT, barrier=barrier), tag)]
         except Exception as error:
             if is_stopped():
                 raise WriteCancelled(f"{what} ({_INTERRUPTED})") from None
@@ -303,6 +305,26 @@ def _starts_together(spark: SparkSession, tasks: int) -> bool:
     scala: Any = context._jsc.sc()
     at_once: int = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
     return tasks <= at_once
+
+
+def _collected(rows: DataFrame, tag: str) -> list[Any]:
+    """What the tasks give; their job is cancelled where this thread is interrupted.  `tag`: of no other job.
+
+    Spark notices Ctrl-C, but no other signal, whose job would go on: its tasks would take the cores of the next write.
+    """
+    context = rows.sparkSession.sparkContext
+    context.addJobTag(tag)
+    try:
+        return rows.collect()
+    except Exception:
+        raise
+    except BaseException:
+        with suppress(Exception):
+            context.cancelJobsWithTag(tag)
+        raise
+    finally:
+        with suppress(Exception):  # of a session that is no more: what ended the tasks is what counts
+            context.removeJobTag(tag)
 
 
 def _notice_other_rows(spark: SparkSession) -> None:
