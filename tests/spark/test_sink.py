@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from itertools import count
 from threading import Thread
@@ -79,7 +79,8 @@ class Rows:
         self.cancelled: list[str] = []
         """Tags of jobs."""
         self.tags: set[str] = set()
-        self.ends_of: BaseException | None = None
+        self.ends_of: Sequence[BaseException] = ()
+        """An exception, the one that was on its way when it came, and so on."""
         context = SimpleNamespace(
             getConf=lambda: config,
             _jsc=SimpleNamespace(sc=lambda: scala),
@@ -99,9 +100,17 @@ class Rows:
 
     def collect(self) -> list[Any]:
         assert len(self.tags) == 1
-        if self.ends_of is not None:
-            raise self.ends_of
+        if self.ends_of:
+            raise_all(self.ends_of)
         return []
+
+
+def raise_all(errors: Sequence[BaseException]) -> None:
+    try:
+        if errors[1:]:
+            raise_all(errors[1:])
+    finally:
+        raise errors[0]
 
 
 def run_tasks(monkeypatch: pytest.MonkeyPatch, sink: Sink, plan: Plan, rows: Rows) -> None:
@@ -129,17 +138,33 @@ def test_tasks_are_given_what_the_sink_was_given(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("ended", "cancelled"), [(KeyboardInterrupt(), 1), (SystemExit(1), 1), (OSError("a task failed"), 0)]
+    ("ends_of", "raised"),
+    [
+        ([KeyboardInterrupt()], KeyboardInterrupt),
+        ([SystemExit(1)], SystemExit),
+        ([OSError("a task failed")], OSError),
+        ([OSError("the answer of Java is empty"), KeyboardInterrupt()], KeyboardInterrupt),
+        ([OSError("the answer of Java is empty"), OSError("cut"), SystemExit(1)], SystemExit),
+    ],
 )
+@pytest.mark.parametrize("handling", [False, True])
 def test_the_job_of_a_write_that_is_interrupted_is_cancelled(
-    monkeypatch: pytest.MonkeyPatch, ended: BaseException, cancelled: int
+    monkeypatch: pytest.MonkeyPatch, ends_of: list[BaseException], raised: type[BaseException], handling: bool
 ) -> None:
-    """Else it went on, and took the cores of the next write."""
+    """Else it went on, and took the cores of the next write.  And the interrupt is told, not what came of it.
+
+    One that somebody handles, who writes again, is another one.
+    """
     rows = Rows()
-    rows.ends_of = ended
-    with pytest.raises(type(ended)):
-        run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
-    assert (len(rows.cancelled), rows.tags) == (cancelled, set())
+    rows.ends_of = ends_of
+    try:
+        if handling:
+            raise KeyboardInterrupt
+        raise ValueError
+    except (KeyboardInterrupt, ValueError):
+        with pytest.raises(raised):
+            run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
+    assert (len(rows.cancelled), rows.tags) == (1, set())
 
 
 def test_spark_is_told_to_notice_rows_that_come_out_differently(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -311,20 +312,33 @@ def _collected(rows: DataFrame, tag: str) -> list[Any]:
     """What the tasks give; their job is cancelled where this thread is interrupted.  `tag`: of no other job.
 
     Spark notices Ctrl-C, but no other signal, whose job would go on: its tasks would take the cores of the next write.
+    The tag is also what a connection to Java is tried with that an earlier interrupt has cut: the call is sent again,
+    which Spark's adaptive plan does not bear, and waits for ever for a stage that the first one began.
     """
-    context = rows.sparkSession.sparkContext
+    context, before = rows.sparkSession.sparkContext, sys.exc_info()[1]
     context.addJobTag(tag)
     try:
         return rows.collect()
-    except Exception:
-        raise
-    except BaseException:
+    except BaseException as error:
         with suppress(Exception):
             context.cancelJobsWithTag(tag)
-        raise
+        raise _interrupt_in(error, before) or error  # noqa: B904 it is what was raised first
     finally:
         with suppress(Exception):  # of a session that is no more: what ended the tasks is what counts
             context.removeJobTag(tag)
+
+
+def _interrupt_in(error: BaseException, before: BaseException | None) -> BaseException | None:
+    """What interrupted a call of Spark, whose end failed in turn since its connection was cut; None: nothing did.
+
+    `before`: what was being handled when the call began.
+    """
+    found: BaseException | None = error
+    while found is not None and found is not before:
+        if not isinstance(found, Exception):
+            return found
+        found = found.__context__
+    return None
 
 
 def _notice_other_rows(spark: SparkSession) -> None:
