@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
+from fencepost.client.errors import ClosedError
 from fencepost.client.portal import Portal
 
 T = TypeVar("T")
@@ -28,7 +29,12 @@ class Delivery(Generic[T]):
         """
         if self.future is not None and self.future.done():
             return self.future.result()  # also after the client was closed
-        return self._portal.call(self._wait())
+        try:
+            return self._portal.call(self._wait())
+        except ClosedError:
+            if self.future is not None and self.future.done():  # it ended together with the client
+                return self.future.result()
+            raise
 
     async def _wait(self) -> T:
         assert self.future is not None, "what was handed over is in a batch before a call begins"

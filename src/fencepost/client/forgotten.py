@@ -48,6 +48,11 @@ def left_by_a_consumer(named: str) -> tuple[str, int]:
     )
 
 
+def left_by_an_admin(named: str) -> tuple[str, int]:
+    """What to say of it, and that no records are lost."""
+    return f"{named} was not closed: use it in a `with` (`async with`) block, or close() it", 0
+
+
 def unacknowledged_records(named: str, sender: Sender, sending: Sending) -> tuple[str, int]:
     """What is lost with a producer that is forgotten, and how many records."""
     lost = sender.unacknowledged + sending.queued

@@ -50,6 +50,8 @@ class Portal:
         """Between a call that begins and the end of all calls."""
         self._is_closed = False
         self._ending: asyncio.Task[None] | None = None
+        self._last: asyncio.Task[None] | None = None
+        """What is done although nobody has the client any more."""
         self._home = HomeProcess()
 
     @property
@@ -186,6 +188,30 @@ class Portal:
             if not self._is_closed:
                 self._loop.call_soon_threadsafe(give_up)
         return not self._is_closed
+
+    def abandon(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have this run in the loop, which then ends with its thread, and wait for none of it.  In any thread.
+
+        Until that has ended other threads may call.  Nothing the second time, once this is closed, and in a
+        forked child.
+        """
+        if not self._home.is_here:
+            return
+        with self._opening:
+            if not self._is_closed:
+                self._loop.call_soon_threadsafe(self._begin_last, last)
+
+    def _begin_last(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._last is None:
+            self._last = self._loop.create_task(self._end_after(last()))
+
+    async def _end_after(self, last: Coroutine[Any, Any, None]) -> None:
+        try:
+            await last
+        finally:
+            with self._opening:
+                self._is_closed = True
+            self._end()
 
     def close(self) -> None:
         """End the loop and its thread.  Other threads that wait in `call` are told that it is closed.

@@ -26,6 +26,7 @@ class Asked:
 
     def __init__(self, *_: str, **__: Any) -> None:
         self.calls: list[Any] = []
+        self._forgotten = None
         self.fails = False
         self.iterated, self.settled = list[ConsumerRecord](), list[int]()
         self._fetcher = SimpleNamespace(

@@ -17,6 +17,7 @@ class Transactions:
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.ends: list[str] = []
+        self._forgotten = None
 
     async def start(self) -> None:
         pass

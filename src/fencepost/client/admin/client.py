@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Self, Unpack
 
 from fencepost.client import arguments
@@ -18,6 +19,7 @@ from fencepost.client.admin.partitions import ListedOffset, ProducerState
 from fencepost.client.admin.topics import NewTopic, TopicDescription
 from fencepost.client.admin.transactions import TransactionDescription, TransactionFilter
 from fencepost.client.cluster import Cluster
+from fencepost.client.forgotten import left_by_an_admin, tell_if_forgotten
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.transactional_id import OffsetAndMetadata, checked_positions
 from fencepost.protocol.messages.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -57,6 +59,7 @@ class Admin:
             security=Security.of_client(Admin, security),
         )
         self._deadline = self._cluster.deadline
+        self._forgotten = tell_if_forgotten(self, partial(left_by_an_admin, f"admin client {client_id!r}"), runtime)
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,6 +69,7 @@ class Admin:
 
     async def close(self, timeout_ms: float | None = None) -> None:  # noqa: ARG002 - as the other clients have it
         """End the connections; that waits for nobody, whatever `timeout_ms` is."""
+        self._forgotten.detach()
         await self._cluster.close()
 
     # Topics

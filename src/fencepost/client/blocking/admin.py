@@ -29,7 +29,7 @@ class Admin(Blocking):
     @takes(admin.Admin)
     def __init__(self, *given: Any, **options: Any) -> None:
         self._admin = admin.Admin(*given, **options)
-        super().__init__(self._admin.close)
+        super().__init__(self._admin)
 
     @as_in(admin.Admin.topics)
     def topics(self) -> list[str]:

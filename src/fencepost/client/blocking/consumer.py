@@ -61,7 +61,7 @@ class Consumer(Blocking):
         """Records that iteration hands out next."""
         self._callbacks_due: deque[Callable[[], object]] = deque()
         """Callbacks of commits that have ended, for the caller's own thread: they may call the consumer."""
-        super().__init__(self._consumer.close)
+        super().__init__(self._consumer)
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Commit what is waiting, leave the group, end the connections, and call the callbacks of commits.

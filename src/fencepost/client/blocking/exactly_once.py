@@ -11,7 +11,6 @@ from fencepost.client.blocking.consumer import Consumer
 from fencepost.client.blocking.face import as_in
 from fencepost.client.blocking.producer import Producer
 from fencepost.client.delivery import Delivery
-from fencepost.client.portal import Portal
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.transaction_loop import Handed, State, TransactionLoop
 from fencepost.protocol.records import Headers
@@ -37,8 +36,8 @@ class ExactlyOnce:
         linger_ms: float = 0,
         retry_timeout_ms: float = 300_000,
     ) -> None:
+        self._consumer = consumer  # who is forgotten is closed
         self._producer = producer
-        self._portal = consumer._portal
         self._loop = TransactionLoop(
             consumer._consumer,
             producer._elsewhere,
@@ -55,19 +54,19 @@ class ExactlyOnce:
         return self
 
     def __next__(self) -> Transaction:
-        handed = self._portal.call(self._loop.next(), self._loop.take_back)
+        handed = self._consumer._portal.call(self._loop.next(), self._loop.take_back)
         if handed is None:
             raise StopIteration
-        return Transaction(self._loop, handed, self._portal, self._producer)
+        return Transaction(self._loop, handed, self._consumer, self._producer)
 
 
 class Transaction:
     """Records, and what is written because of them.  `with` it, once."""
 
-    def __init__(self, loop: TransactionLoop, handed: Handed, portal: Portal, producer: Producer) -> None:
+    def __init__(self, loop: TransactionLoop, handed: Handed, consumer: Consumer, producer: Producer) -> None:
         self._loop = loop
         self._handed = handed
-        self._portal = portal
+        self._consumer = consumer
         self._producer = producer
 
     @property
@@ -98,8 +97,8 @@ class Transaction:
         return self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers)
 
     def __enter__(self) -> Self:
-        self._portal.call(self._loop.begin(self._handed))
+        self._consumer._portal.call(self._loop.begin(self._handed))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> bool:
-        return self._portal.call(self._loop.end(self._handed, error))
+        return self._consumer._portal.call(self._loop.end(self._handed, error))

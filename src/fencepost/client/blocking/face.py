@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+import sys
+import weakref
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from fencepost.client.errors import ClosedError
 from fencepost.client.portal import Portal
@@ -39,12 +41,36 @@ def takes(original: Callable[_Parameters, Any]) -> Callable[[Callable[..., None]
     return typed
 
 
+class _Client(Protocol):
+    """An asyncio client."""
+
+    @property
+    def _forgotten(self) -> weakref.finalize[..., object] | None:
+        """Has it said that it was not closed, once; None: there is nothing to be closed yet."""
+        ...
+
+    async def close(self, timeout_ms: float | None = None) -> None:
+        """Nothing the second time."""
+        ...
+
+
 class Blocking:
     """An asyncio client that runs in a thread of its own."""
 
-    def __init__(self, close: Callable[[float | None], Coroutine[Any, Any, None]]) -> None:
-        self._close = close
+    def __init__(self, client: _Client) -> None:
+        self._behind = client
         self._portal = Portal()
+
+    def __del__(self) -> None:
+        """Nobody has it any more: it is closed by its thread, which then ends, and nobody waits for that."""
+        portal: Portal | None = self.__dict__.get("_portal")  # none: it could not be made
+        if portal is None or not portal.is_here or sys.is_finalizing():  # at the end there are no other threads
+            return
+        try:
+            if self._behind._forgotten is not None:
+                self._behind._forgotten()
+        finally:
+            portal.abandon(self._behind.close)
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +87,6 @@ class Blocking:
             return  # in a forked child: it is its parent's
         try:
             with suppress(ClosedError):
-                self._portal.call(self._close(timeout_ms))
+                self._portal.call(self._behind.close(timeout_ms))
         finally:
             self._portal.close()

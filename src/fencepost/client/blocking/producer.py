@@ -35,7 +35,7 @@ class Producer(Blocking):
     @takes(producer.Producer)
     def __init__(self, *given: Any, **options: Any) -> None:
         self._producer = producer.Producer(*given, **options)
-        super().__init__(self._producer.close)
+        super().__init__(self._producer)
         self._elsewhere = ProducerElsewhere(self._producer, self._portal)
         """For loops whose consumer has an event loop of its own; one, so that each of them sees the others."""
         self._queue = _queue_of(self._producer, self._portal)
