@@ -87,3 +87,16 @@ def test_records_in_front_of_damage_are_handed_out_and_it_is_named_until_somebod
     taken.clear()
     read(partition, log, at_once, in_batches=in_batches, taken=taken)
     assert taken == list(range(behind, sum(sizes)))
+
+
+def test_columns_of_what_lies_in_front_of_damage_have_all_that_was_fetched() -> None:
+    log = log_of([2, 3, 1], 2, records_that_are_none)
+    partition = Followed(AT, 1)
+    partition.fetched = Fetched(1, memoryview(b"".join(batch for _, batch in log)), None, 0.0, 6)
+    partition.decode()
+    batch = partition.take_batch()
+    assert batch is not None
+    assert batch.to_arrow("offset", "timestampType").to_pylist() == [
+        {"offset": offset, "timestampType": 0} for offset in range(1, 5)
+    ]
+    assert batch.next_offset == 5

@@ -17,12 +17,13 @@ from fencepost.client.blocking import Admin, Consumer, Producer
 from fencepost.client.errors import ClosedError
 from fencepost.client.followed import Followed
 from fencepost.client.lent import LENT_FOR, MOST_LENT, Lending, Lent
-from fencepost.client.records import ConsumerRecord
+from fencepost.client.records import ConsumerRecord, Opened
 from fencepost.protocol.types import Offset
 
 AT = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 RECORDS = 300
+THERE = Opened(b"", [])
 
 
 def records(offsets: list[int]) -> list[ConsumerRecord]:
@@ -34,6 +35,7 @@ class Reader:
 
     def __init__(self, offsets: list[int]) -> None:
         self.partition = Followed(AT, 0)
+        self.partition.opened = THERE
         self.partition.ready, self.partition.chunk = records(offsets)[::-1], offsets[-1] + 10
         self.working: dict[TopicPartition, Any] = {}
         self.lending, self.now = Lending(), 0.0
@@ -74,6 +76,19 @@ def test_each_is_taken_once_and_positions_are_those_behind_it(gaps: list[int], s
             assert reader.partition.position == (offsets[taken - 1] + 1 if taken < len(offsets) else offsets[-1] + 10)
             assert reader.working == {AT: offsets[taken - 1]}, "the thread works on that one"
             assert [record.offset for record in reversed(reader.partition.ready)] == offsets[taken:]
+            assert taken == len(offsets) or reader.partition.opened is THERE, "a batch of them is of what was fetched"
+
+
+def test_columns_of_what_was_lent_and_put_back_have_all_that_was_fetched() -> None:
+    with running_broker() as broker, Producer(broker.bootstrap_servers) as writer:
+        writer.send_many("t", [b"%d" % number for number in range(6)], partition=0).result()
+        with Consumer("t", bootstrap_servers=broker.bootstrap_servers) as reader:
+            assert [next(reader).offset for _ in range(3)] == [0, 1, 2]
+            rest = reader.poll_batch()
+            assert rest is not None
+            assert rest.to_arrow("offset", "timestampType").to_pylist() == [
+                {"offset": offset, "timestampType": 0} for offset in (3, 4, 5)
+            ]
 
 
 @pytest.mark.parametrize("taken", [3, 5], ids=["all is taken", "some is left"])

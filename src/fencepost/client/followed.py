@@ -37,7 +37,7 @@ class Followed:
     """
 
     __slots__ = (
-        *("_epoch", "_opened", "_position", "at", "chunk", "fetched", "had_some"),
+        *("_epoch", "_position", "at", "chunk", "fetched", "had_some", "opened"),
         *("in_commit_order", "in_flight", "paused", "ready", "seeks", "topic_id"),
     )
 
@@ -61,7 +61,7 @@ class Followed:
         """The next data, not looked into yet."""
         self.ready: list[ConsumerRecord] = []
         """Records of what was looked into, the next one last."""
-        self._opened: Opened | None = None
+        self.opened: Opened | None = None
         """Where those came from, in offset order."""
         self.chunk = begun.offset
         """Where to go on fetching."""
@@ -82,7 +82,7 @@ class Followed:
         self.seeks += 1
         self._position = self.chunk = begun.offset
         self._epoch.begin(begun.leader_epoch)
-        self.ready, self.fetched, self._opened = [], None, None
+        self.ready, self.fetched, self.opened = [], None, None
 
     def let_go(self) -> None:
         """Read it no more, and drop what is kept of open transactions."""
@@ -127,7 +127,7 @@ class Followed:
         if damaged is not None:
             self._epoch.begin()
         if found:
-            self._opened = there if damaged is None else None
+            self.opened = there if damaged is None else there.before(damaged)
         else:
             self._position = end
 
@@ -148,7 +148,7 @@ class Followed:
             self.decode()
         if self.ready:
             records, self.ready = self.ready[::-1], []
-            there = self._opened or records
+            there = self.opened or records
             self.handed_out(records[-1].offset)
             return PartitionBatch(self.at, records[0].offset, self.next_offset(), there)
         seen = self._open() if self.in_commit_order is None else None
@@ -181,7 +181,7 @@ class Followed:
         if self.in_commit_order is None:
             self._position = offset + 1 if self.ready else self.chunk
             if not self.ready:
-                self._opened = None
+                self.opened = None
         else:
             self.in_commit_order.handed_out(offset, not self.ready)
 
@@ -192,9 +192,13 @@ class Followed:
         self.handed_out(some[0].offset)
         return some
 
-    def put_back(self, records: list[ConsumerRecord], position: int) -> None:
-        """Hand these out after all, the next one last, from this position on."""
+    def put_back(self, records: list[ConsumerRecord], position: int, there: Opened | None) -> None:
+        """Hand these out after all, the next one last, from this position on.
+
+        `there`: what `opened` was when they were lent.
+        """
         self.ready += records
+        self.opened = there
         self._position = position
 
     def next_offset(self) -> int | OffsetAndMetadata:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from fencepost.client.commit_order.position import Position
 from fencepost.client.followed import Followed
-from fencepost.client.records import ConsumerRecord
+from fencepost.client.records import ConsumerRecord, Opened
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
@@ -61,6 +61,8 @@ class Lending:
 
     def __init__(self) -> None:
         self._lent: Lent | None = None
+        self._there: Opened | None = None
+        """Where those records came from."""
         self._most = 0
 
     def lend(self, partition: Followed | None, taken: ConsumerRecord, now: float) -> Lent | None:
@@ -72,6 +74,7 @@ class Lending:
         most, self._most = self._most, min(2 * self._most + 1, MOST_LENT)
         if not most or partition is None or partition.in_commit_order is not None or not partition.ready:
             return None
+        self._there = partition.opened
         self._lent = Lent(partition, taken.offset, partition.lend(most), now + LENT_FOR)
         return self._lent
 
@@ -80,7 +83,7 @@ class Lending:
 
         `working`: gets the position before the record that was taken last, which the thread may be working on.
         """
-        lent, self._lent = self._lent, None
+        (lent, there), self._lent, self._there = (self._lent, self._there), None, None
         if lent is None:
             return
         (rest, last), partition = lent.take_back(), lent.partition
@@ -89,4 +92,4 @@ class Lending:
         if followed.get(partition.at) is partition and partition.seeks == lent.seeks:
             working[partition.at] = last
             if rest:
-                partition.put_back(rest, last + 1)
+                partition.put_back(rest, last + 1, there)

@@ -79,6 +79,10 @@ class Opened(NamedTuple):
             return found, self.batches[seen][1].base_offset
         return found, None
 
+    def before(self, offset: int) -> Opened:
+        """The same without the batches from there on."""
+        return Opened(self.data, [each for each in self.batches if each[1].base_offset < offset])
+
     def _decoded(self, at: TopicPartition, position: int) -> Iterator[Sequence[ConsumerRecord]]:
         topic, partition = at
         for place, header in self.batches:
