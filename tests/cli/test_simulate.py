@@ -85,6 +85,7 @@ def test_the_command_that_repeats_a_seed_means_the_same_in_a_shell(given: list[s
         (["--seed", "-1"], "--seed -1: it must be 0 to 9223372036854775807"),
         (["--seed", str(2**63)], "it must be 0 to 9223372036854775807"),
         (["--runs", "0"], "--runs 0: it must be at least 1"),
+        (["--seed", str(2**63 - 2), "--runs", "3"], "--runs 3: from --seed 9223372036854775806 on there are 2"),
         (["--for", "ever"], "--for ever: a time is a number and ms, s, m or h"),
         (["--for", "8761h"], "--for 8761h: it must be at most 8760h"),
         (["--for", "9" * 400 + "h"], "h: it must be at most 8760h"),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from fencepost.cli import Refused
-from fencepost.cli.simulate import LARGEST_SEED, duration
+from fencepost.cli.simulate import check_seeds, duration
 from fencepost.cli.standard_output import say
 from fencepost.client.addresses import addresses_of
 from fencepost.client.security import renamed
@@ -47,10 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from fencepost.client import ClientError
 
     seconds = duration(options.duration)
-    if not 0 <= options.seed <= LARGEST_SEED:
-        raise Refused(f"--seed {options.seed}: it must be 0 to {LARGEST_SEED}")
-    if options.runs < 1:
-        raise Refused(f"--runs {options.runs}: it must be at least 1")
+    check_seeds(options.seed, options.runs)
     try:
         addresses_of(options.bootstrap_server)
     except ValueError as wrong:

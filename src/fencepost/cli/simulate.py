@@ -70,12 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Exit code 1 if a promise was broken.  Raises Refused for what cannot be simulated."""
     seconds = duration(options.duration)
-    if not 0 <= options.seed <= LARGEST_SEED:
-        raise Refused(f"--seed {options.seed}: it must be 0 to {LARGEST_SEED}")
+    check_seeds(options.seed, options.runs)
     if options.tries < 1:
         raise Refused(f"--tries {options.tries}: it must be at least 1")
-    if options.runs < 1:
-        raise Refused(f"--runs {options.runs}: it must be at least 1")
     for option in ("history", "page", "shrink"):
         if options.runs > 1 and getattr(options, option):
             raise Refused(f"--{option}: of one seed at a time, without --runs")
@@ -178,6 +175,16 @@ def _troubles(names: str) -> list[Trouble]:
     if unknown:
         raise Refused(f"--faults {unknown[0]}: there is no such fault; there are {', '.join(known)}")
     return [known[name] for name in wanted]
+
+
+def check_seeds(first: int, runs: int) -> None:
+    """Whether there are so many seeds from the first one on.  Raises Refused if not."""
+    if not 0 <= first <= LARGEST_SEED:
+        raise Refused(f"--seed {first}: it must be 0 to {LARGEST_SEED}")
+    if runs < 1:
+        raise Refused(f"--runs {runs}: it must be at least 1")
+    if (there := LARGEST_SEED + 1 - first) < runs:
+        raise Refused(f"--runs {runs}: from --seed {first} on there are {there}")
 
 
 def duration(text: str) -> float:
