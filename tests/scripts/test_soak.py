@@ -107,6 +107,11 @@ def test_a_state_is_read_as_it_was_written_and_no_part_of_it_is_taken_for_it(tmp
         (["--hours", "-1"], "--hours -1: it must be 0 to 10000"),
         (["--hours", "nan"], "--hours nan: it must be 0 to 10000"),
         (["--jobs", "0"], "--jobs 0: it must be at least 1"),
+        (["--tries", "0"], "--tries 0: it must be at least 1"),
+        (["--first", "-1"], "--first -1: it must be 0 to 4611686018427387904"),
+        (["--first", str(2**63)], "--first 9223372036854775808: it must be 0 to 4611686018427387904"),
+        (["--for", "ever"], "--for ever: a time is a number and ms, s, m or h"),
+        (["--bug", "everything"], "--bug everything: there is no such bug"),
     ],
 )
 def test_what_cannot_be_used_is_refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,3 +136,106 @@ def test_a_run_that_does_not_end_is_a_failure(tmp_path: Path, monkeypatch: pytes
     assert time.monotonic() - begun < 30
     (kept,) = (tmp_path / "failures").iterdir()
     assert "has not ended after 0.2 s" in kept.read_text()
+
+
+#: In the place of Python: three seeds pass, the fourth is broken, does not end or ends in another way; as it is told.
+STAND_IN = f"""#!{sys.executable}
+import os, signal, sys, time
+seed = int(sys.argv[sys.argv.index("--seed") + 1])
+if "--shrink" in sys.argv:
+    def interrupted(*_):
+        print("the shortest plan so far")
+        sys.exit(1)
+    signal.signal(signal.SIGINT, interrupted)
+    open(os.environ["SHRINKS"], "w").close()
+    time.sleep(float(os.environ["TAKES"]))
+    print("the shortest plan")
+    sys.exit(1)
+for each in range(seed, seed + 3):
+    print(f"seed {{each}} 00")
+if os.environ["FOURTH"] == "hangs":
+    time.sleep(600)
+if os.environ["FOURTH"] == "dies":
+    os.kill(os.getpid(), signal.SIGKILL)
+print("BROKEN: a promise")
+print(f"seed {{seed + 3}} 00")
+sys.exit(1)
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Made when a failure is being shrunk."""
+    path, shrinks = tmp_path / "python", tmp_path / "shrinks"
+    path.write_text(STAND_IN)
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(path))
+    monkeypatch.setenv("SHRINKS", str(shrinks))
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    return shrinks
+
+
+def a_soak(folder: Path, hours: str = "0.00001") -> soak.Soak:
+    words = ["--first", "7", "--jobs", "1", "--folder", str(folder / "soak")]
+    return soak.Soak(soak.options_of(["--hours", hours, *words]))
+
+
+@pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize(
+    ("fourth", "says"), [("hangs", "BROKEN: the run has not ended after 1 s"), ("dies", "seed 9 00")]
+)
+def test_a_seed_that_does_not_come_to_its_end_is_named_and_not_the_first_of_those_before_it(
+    fourth: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soak, "PATIENCE", 1)
+    monkeypatch.setenv("FOURTH", fourth)
+    assert a_soak(tmp_path).run() == 1
+    (kept,) = (tmp_path / "soak" / "failures").iterdir()
+    lines = kept.read_text().splitlines()
+    assert (lines[0], lines[-2:]) == ("seed 10", [says, "again: fencepost simulate --seed 10 --for 3s"])
+    assert load(tmp_path / "soak" / "state.json")[0].seeds == 3
+
+
+def test_what_ctrl_c_or_its_time_leaves_of_shrinking_is_kept(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOURTH", "is broken")
+    monkeypatch.setenv("TAKES", "600")
+    monkeypatch.setattr(soak, "PATIENCE", 2)
+    assert a_soak(tmp_path).run() == 1
+    (kept,) = (tmp_path / "soak" / "failures").glob("test_seed_10.py")
+    assert kept.read_text() == "the shortest plan so far\n"
+    kept.unlink()
+    stand_in.unlink()
+    monkeypatch.setattr(soak, "PATIENCE", 600)
+    interrupted = a_soak(tmp_path)
+    turn = interrupted._turn
+
+    def until_it_shrinks() -> None:
+        turn()
+        interrupted.is_interrupted = stand_in.exists()
+
+    monkeypatch.setattr(interrupted, "_turn", until_it_shrinks)
+    assert interrupted.run() == 130
+    assert kept.read_text() == "the shortest plan so far\n"
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_what_was_not_shrunk_is_shrunk_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAKES", "0")
+    failures = tmp_path / "soak" / "failures"
+    failures.mkdir(parents=True)
+    (failures / "seed_5.txt").write_text("seed 5\nBROKEN: a promise\nagain: fencepost simulate --seed 5 --for 1s\n")
+    (failures / "seed_6.txt").write_text("seed 6\nkilled\nagain: fencepost simulate --seed 6 --for 1s\n")
+    (failures / "seed_x.txt").write_text("mine")
+    assert a_soak(tmp_path, "0").run() == 0
+    assert [path.name for path in sorted(failures.glob("test_*"))] == ["test_seed_5.py"]
+
+
+def test_two_at_once_do_not_use_one_folder(tmp_path: Path) -> None:
+    first = a_soak(tmp_path)
+    refused = soaked(tmp_path / "soak", "--hours", "0")
+    assert refused.returncode == 2
+    assert "another soak writes there" in refused.stderr and refused.stderr.count("\n") == 1
+    del first
+    assert soaked(tmp_path / "soak", "--hours", "0").returncode == 0
