@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from tests.broker import asking
 
+from fencepost.broker.apis import list_offsets
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.registry import SERVED, Handler, Later, Reply
-from fencepost.client import Admin
+from fencepost.client import Admin, ClientError
+from fencepost.client.connection import open_connection
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
@@ -28,6 +30,7 @@ from fencepost.protocol.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
+    ListOffsetsRequest,
     SyncGroupRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import (
@@ -37,8 +40,14 @@ from fencepost.protocol.messages.add_partitions_to_txn import (
 )
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.leave_group import MemberIdentity
+from fencepost.protocol.messages.list_offsets import (
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsTopic,
+)
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
-from fencepost.protocol.types import CONSUMER_OFFSETS, TopicPartition
+from fencepost.protocol.types import CONSUMER_OFFSETS, Isolation, TopicPartition
 from fencepost.simulation.any_request import PARTITIONS, TOPIC, Asker
 from fencepost.simulation.durable_answers import SUBJECTS
 from fencepost.simulation.loop import VirtualLoop, run
@@ -148,6 +157,23 @@ def test_power_is_lost_right_after_the_answer(story: Callable[[World], Coroutine
     run(main)
 
 
+async def ask_for_ends(world: World, stop: asyncio.Event) -> None:
+    """Of every partition, as readers of both isolation levels do."""
+    wanted = [ListOffsetsPartition(partition_index=number, timestamp=LATEST) for number in range(PARTITIONS)]
+    topics = [ListOffsetsTopic(name=TOPIC, partitions=wanted)]
+    while not stop.is_set():
+        try:
+            connection = await open_connection(world.runtime("ends").network, "127.0.0.1", PORT, "ends", 2000)
+            while not stop.is_set():
+                for level in Isolation:
+                    request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics)
+                    await connection.request(request, 7)
+                await asyncio.sleep(0.01)
+            connection.close()
+        except (OSError, ClientError, TimeoutError):
+            await asyncio.sleep(0.02)
+
+
 def first_violation(seed: int, seconds: float, power_losses: int = 0) -> str | None:
     """What is seen first while anything is asked for so many seconds of virtual time, on a disk that syncs slowly."""
 
@@ -163,6 +189,7 @@ def first_violation(seed: int, seconds: float, power_losses: int = 0) -> str | N
         stop = asyncio.Event()
         askers = [Asker(world.runtime(f"asker-{n}"), "127.0.0.1", PORT) for n in range(3)]
         tasks = [loop.create_task(asker.ask(stop)) for asker in askers]
+        tasks.append(loop.create_task(ask_for_ends(world, stop)))
         for number in range(1, 21):
             await asyncio.sleep(seconds / 20)
             if world.violations:
@@ -232,6 +259,26 @@ def test_a_connection_that_does_not_hold_its_answers_is_found(monkeypatch: pytes
 def test_a_fetch_of_what_is_not_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "last_stable_offset", property(lambda partition: partition.log_end_offset))
     assert "FetchResponse" in (first_violation(1, 10) or "")
+
+
+@pytest.mark.usefixtures("slow_sync")
+def test_an_end_that_is_told_and_is_not_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offset(wanted: Any, partition: Partition, _: int) -> ListOffsetsPartitionResponse:
+        end = partition.log_end_offset
+        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0, offset=end)
+
+    monkeypatch.setattr(list_offsets, "_offset", offset)
+    assert "ListOffsetsResponse" in (first_violation(1, 10) or "")
+
+
+@pytest.mark.usefixtures("slow_sync")
+def test_an_end_that_is_told_and_passes_an_open_transaction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offset(wanted: Any, partition: Partition, _: int) -> ListOffsetsPartitionResponse:
+        end = partition.high_watermark
+        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0, offset=end)
+
+    monkeypatch.setattr(list_offsets, "_offset", offset)
+    assert "a transaction is open" in (first_violation(1, 10) or "")
 
 
 @pytest.mark.usefixtures("slow_sync")

@@ -25,7 +25,7 @@ from fencepost.log.partition import Partition
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
-from fencepost.protocol.batch import BatchHeader, headers, read_header
+from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.codec import RequestHeader, decode_stored, stored_version
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_keys import keys_of
@@ -38,6 +38,7 @@ from fencepost.simulation.checkers.sequences import Sequences
 from fencepost.simulation.checkers.stable_offsets import StableOffsets
 from fencepost.simulation.known_before import learn
 from fencepost.simulation.network import SimulatedTransport
+from fencepost.simulation.shown_offsets import SHOWN
 from fencepost.spark.progress import PARTITION as PROGRESS
 
 Key = Hashable
@@ -225,32 +226,6 @@ SUBJECTS: Final[Mapping[int, Subjects]] = {
     65: _ids,
     66: _listed_ids,
 }
-_FETCH: Final = 1
-
-
-def shown_too_early(response: Any, node: Node, appends: Appends) -> str | None:
-    """What a Fetch shows of what a power loss might still take."""
-    for topic in response.responses:
-        name = topic.topic
-        if not name:
-            known = node.topics.by_id.get(topic.topic_id)
-            if known is None:
-                continue
-            name = known.name
-        for data in topic.partitions:
-            if isinstance(node.storage, WatchedStorage):
-                node.storage.tell_stable(name, data.partition_index, data.last_stable_offset, data.log_start_offset)
-            unsynced = appends.first_unsynced((name, data.partition_index), node.storage.durable)
-            if unsynced is None:
-                continue
-            if data.high_watermark > unsynced:
-                return f"{name}-{data.partition_index} has the high watermark {data.high_watermark}"
-            for _, header in headers(data.records or b""):
-                if header.last_offset >= unsynced:
-                    return f"{name}-{data.partition_index} shows offset {header.last_offset}"
-    return None
-
-
 Written = Callable[[str, int, BatchHeader, Buffer, int], None]
 """Is shown what is appended: topic, partition, the batch, and its lsn."""
 
@@ -312,6 +287,10 @@ class WatchedStorage(Storage):
             self._violated(wrong)
         return lsn
 
+    def first_unsynced(self, at: tuple[str, int]) -> int | None:
+        """The first offset of a partition that a power loss might take; None if there is none."""
+        return self.appends.first_unsynced(at, self.durable)
+
     def tell_stable(self, topic: str, index: int, stable: int, start: int) -> None:
         """Somebody is told the last stable offset of a partition."""
         wrong = self._stable.tell((topic, index), stable, start)
@@ -368,8 +347,8 @@ class WatchedConnection(Connection):
         """The lsn that an answer depends on."""
         storage = self._node.storage
         assert isinstance(storage, WatchedStorage)
-        if header.api_key == _FETCH:
-            early = shown_too_early(response, self._node, storage.appends)
+        if (shown := SHOWN.get(header.api_key)) is not None:
+            early = shown(request, response, self._node.topics, storage)
             if early is not None:
                 self._violated(f"{type(response).__name__}: {early}, which is not durable")
         elif (subjects := SUBJECTS.get(header.api_key)) is not None:
