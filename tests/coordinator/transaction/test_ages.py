@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -160,3 +162,21 @@ def test_a_connection_that_closes_ends_only_what_its_own_producer_id_left_open(w
         assert world.state() == "Ongoing"
     world.coordinator.abort_abandoned("t", ProducerId(1000))
     assert world.state() == "CompleteAbort"
+
+
+@pytest.mark.parametrize("order", [*permutations(("open", "commits", "aborts"))])
+def test_of_the_ids_of_one_journal_none_is_left_behind_by_a_fail_over(order: Sequence[str]) -> None:
+    world = World(partitions=1)
+    pairs = {name: pair_of(world.init(name, timeout_ms=1500)) for name in order}
+    for name, pair in pairs.items():
+        world.add(pair, transactional_id=name)
+    world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    for name in order:
+        if name != "open":
+            world.end(pairs[name], name == "commits", transactional_id=name)
+    world.markers.answers.clear()
+    world.fail_over()
+    states = {"open": "Ongoing", "commits": "CompleteCommit", "aborts": "CompleteAbort"}
+    assert {name: world.state(name) for name in order} == states
+    world.tick(world.clock.advance(1501))
+    assert world.state("open") == "CompleteAbort"
