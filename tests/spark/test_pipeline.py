@@ -129,6 +129,26 @@ def test_the_last_line_of_an_error_says_which_option_of_a_stream_is_amiss(spark:
     assert printed[-1] == lines[-1]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribe": "nowhere"}, "there is no topic 'nowhere' to read"),
+        ({"subscribe": "nowhere", "minPartitions": "0"}, "BadOption: minPartitions=0: it must be 1 or more"),
+    ],
+)
+def test_a_batch_read_that_cannot_be_planned_says_why_in_the_line_before_the_last(
+    spark: SparkSession, place: Place, options: dict[str, str], said: str
+) -> None:
+    """Behind Python's traceback Spark puts the SQLSTATE, in a line of its own."""
+    rows = spark.read.format("fencepost").option("kafka.bootstrap.servers", place.servers).options(**options).load()
+    rows.createOrReplaceTempView("unreadable")
+    for action in (rows.count, spark.table("unreadable").collect):
+        with pytest.raises(Exception, match=said) as refused:
+            action()
+        lines = [line for line in str(refused.value).splitlines() if line.strip()]
+        assert said in lines[-2] and lines[-1].strip().startswith("SQLSTATE:")
+
+
 def test_a_query_that_has_ended_holds_nothing(spark: SparkSession, place: Place) -> None:
     """However it ended: a job that is started again and again has no more connections than one."""
     before = threading.enumerate()

