@@ -105,6 +105,10 @@ class Rows:
         return []
 
 
+class Interrupt(BaseException):
+    """As KeyboardInterrupt, which would end the tests."""
+
+
 def raise_all(errors: Sequence[BaseException]) -> None:
     try:
         if errors[1:]:
@@ -140,10 +144,10 @@ def test_tasks_are_given_what_the_sink_was_given(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("ends_of", "raised"),
     [
-        ([KeyboardInterrupt()], KeyboardInterrupt),
+        ([Interrupt()], Interrupt),
         ([SystemExit(1)], SystemExit),
         ([OSError("a task failed")], OSError),
-        ([OSError("the answer of Java is empty"), KeyboardInterrupt()], KeyboardInterrupt),
+        ([OSError("the answer of Java is empty"), Interrupt()], Interrupt),
         ([OSError("the answer of Java is empty"), OSError("cut"), SystemExit(1)], SystemExit),
     ],
 )
@@ -159,9 +163,9 @@ def test_the_job_of_a_write_that_is_interrupted_is_cancelled(
     rows.ends_of = ends_of
     try:
         if handling:
-            raise KeyboardInterrupt
+            raise Interrupt
         raise ValueError
-    except (KeyboardInterrupt, ValueError):
+    except (Interrupt, ValueError):
         with pytest.raises(raised):
             run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
     assert (len(rows.cancelled), rows.tags) == (1, set())
