@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, write
 from tests.client.test_producer import producer, simulate
-from tests.client.test_rebalances import COOPERATIVE, EAGER, Notes, throw_out
+from tests.client.test_rebalances import COOPERATIVE, EAGER, Notes, settle, throw_out
 
 from fencepost.client import Consumer, RebalanceListener, TopicPartition
 from fencepost.client.errors import FencedInstanceIdError, MisuseError, TimedOutError
@@ -216,5 +216,64 @@ def test_a_pause_before_the_first_poll_can_be_taken_back() -> None:
             reader.pause([FIRST])
             reader.assign([FIRST])
             assert reader.paused() == []
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+async def pause_and_assign_again(reader: Consumer) -> None:
+    await pause_when_assigned(reader)
+    reader.assign(PARTITIONS)
+
+
+async def pause_and_unsubscribe(reader: Consumer) -> None:
+    await pause_when_assigned(reader)
+    await reader.unsubscribe()
+    assert reader.paused() == []
+    reader.subscribe("t")
+
+
+async def pause_and_subscribe_again(reader: Consumer) -> None:
+    await pause_and_go_back(reader)
+    reader.subscribe("t")
+
+
+@pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("change", [pause_and_assign_again, pause_and_unsubscribe, pause_and_subscribe_again])
+def test_what_was_paused_is_forgotten_with_the_assignment_that_it_was_said_of(
+    change: Callable[[Consumer], Awaitable[None]], how: dict[str, Any]
+) -> None:
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d" % partition], partition=partition)
+        async with member(world, "first", **how) as reader:
+            await change(reader)
+            assert reader.paused() == []
+            assert len(await take(reader, 2)) == 2
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+def test_what_was_paused_is_handed_out_once_a_rebalance_has_shared_it_out_anew(how: dict[str, Any]) -> None:
+    """Before anything of it was read, too; and what somebody else has now is not said to be paused here."""
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d" % partition], partition=partition)
+        async with member(world, "first", **how) as first:
+            await pause_and_go_back(first)
+            await throw_out(world, first)
+            await asyncio.sleep(3)  # it hears of it
+            assert len(await take(first, 2)) == 2
+            first.pause(PARTITIONS)
+            first.seek_to_committed()
+            async with member(world, "second", **how) as second:
+                joins = asyncio.ensure_future(take(second, 2, 5))
+                await asyncio.sleep(3)
+                await take(first, 2, 2)
+                await joins
+                await settle(first, second)
+                assert set(first.paused()) <= set(first.assignment())
+                assert second.paused() == []
 
     simulate(scenario, **SHORT_SESSIONS)

@@ -178,7 +178,8 @@ def test_who_asks_for_the_lag_or_seeks_is_not_held_up_by_a_leaderless_partition(
     play(scenario)
 
 
-def test_a_leaderless_partition_is_begun_once_it_is_led(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("paused", [False, True], ids=["handed out", "paused meanwhile"])
+def test_a_leaderless_partition_is_begun_once_it_is_led(monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
     async def scenario(world: World) -> None:
         async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
             for partition in (0, 1):
@@ -195,7 +196,12 @@ def test_a_leaderless_partition_is_begun_once_it_is_led(monkeypatch: pytest.Monk
         async with Consumer("t", group_id="g", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
             assert [record.value for record in await reader.poll(10_000)] == [b"1"]
             assert await reader.poll(5000) == []
+            if paused:
+                reader.pause([LEADERLESS])
             leaderless[0] = False
+            if paused:
+                assert await reader.poll(5000) == []
+                reader.resume([LEADERLESS])
             assert [record.value for record in await reader.poll(5000)] == [b"0"]
             assert reader.assignment() == [LEADERLESS, LED]
 
