@@ -26,7 +26,8 @@ from scripts import imports
 MAY_KNOW = {
     "compiled": (),
     "protocol": ("compiled",),
-    "runtime": ("listening", "protocol"),
+    "runtime": ("connecting", "listening", "protocol"),
+    "connecting": (),
     "listening": ("node_log",),
     "node_log": (),
     "log": ("node_log", "protocol", "runtime"),

@@ -92,7 +92,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "asyncio.create_subprocess_exec": (),
     "asyncio.create_subprocess_shell": (),
     "asyncio.to_thread": THREADS,
-    "socket": ("listening.py",),
+    "socket": ("connecting.py", "listening.py"),
     "select": (),
     "selectors": (),
     "http": (),
@@ -234,7 +234,7 @@ DECISIONS = (
 WAYS_OUT = (
     *("asyncio", "concurrent", "io", "logging", "os", "pathlib", "queue", "random", "secrets", "select", "shutil"),
     *("signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "warnings"),
-    *("fencepost.log.disk", "fencepost.node_log", "fencepost.listening", "fencepost.runtime"),
+    *("fencepost.log.disk", "fencepost.node_log", "fencepost.connecting", "fencepost.listening", "fencepost.runtime"),
 )
 
 

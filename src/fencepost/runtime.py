@@ -13,9 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random, SystemRandom
 from typing import Final, Protocol, TypeAlias, TypeVar
 
+from fencepost.connecting import addresses_of, first_connected
 from fencepost.listening import Admission as Admission
 from fencepost.listening import SocketListener, bound_sockets
 from fencepost.protocol.types import Milliseconds
@@ -83,7 +85,14 @@ class SocketNetwork:
     async def connect(
         self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
-        return await asyncio.get_running_loop().create_connection(protocol_factory, host, port, ssl=tls)
+        loop = asyncio.get_running_loop()
+        attempts = [
+            partial(
+                loop.create_connection, protocol_factory, address, port, ssl=tls, server_hostname=host if tls else None
+            )
+            for address in await addresses_of(host, port)
+        ]
+        return await first_connected(attempts)
 
 
 @dataclass(frozen=True, slots=True)

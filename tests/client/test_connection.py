@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections.abc import Callable, Coroutine
 from itertools import product
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.client.connection import Connection, open_connection
-from fencepost.client.errors import ConnectionLostError, MisuseError, UnsupportedByBrokerError
+from fencepost.client.errors import AuthenticationError, ConnectionLostError, MisuseError, UnsupportedByBrokerError
 from fencepost.protocol.codec import encode_response
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ApiVersionsResponse, MetadataRequest, MetadataResponse
@@ -165,3 +166,19 @@ def test_a_connection_ends_when_any_answer_is_late_whichever_request_it_is_to(pa
         assert 0.7 <= loop.time() - begun <= TIMEOUT_MS / 1000
 
     conversation(scenario)
+
+
+def test_what_ended_a_connection_before_anything_was_asked_is_told_to_who_asks_first() -> None:
+    """As where one of several addresses of a host was connected to, and that one wants a certificate."""
+
+    async def scenario() -> None:
+        connection = Connection("client", 1000)
+        connection.connection_made(asyncio.Transport())
+        connection.address = "a:1"
+        alert = ssl.SSLError(1, "an alert")
+        alert.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+        connection.connection_lost(alert)
+        with pytest.raises(AuthenticationError, match="wants a certificate of this client"):
+            await connection.start()
+
+    asyncio.run(scenario())

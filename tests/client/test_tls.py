@@ -238,11 +238,20 @@ REFUSED: dict[str, tuple[Callable[[], ssl.SSLContext | bytes], SecurityOptions, 
 }
 
 
+@pytest.mark.parametrize("others", [[], ["127.0.0.3"]], ids=["an address", "a name of two"])
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_is_not_accepted_is_told_at_once_and_named(what: str) -> None:
+def test_what_is_not_accepted_is_told_at_once_and_named(
+    what: str, others: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     context, how, sentence = REFUSED[what]
 
+    async def getaddrinfo(_: str, port: int, **__: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in (*others, "127.0.0.1")]
+
     async def ask(address: str) -> None:
+        if others:
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo, raising=False)
+            address = address.replace("127.0.0.1", "localhost")
         async with Admin(address, max_block_ms=5000, **how) as admin:
             with pytest.raises(AuthenticationError, match=sentence) as refused:
                 await admin.topics()

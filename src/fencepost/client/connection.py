@@ -72,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         """Requests that wait until the connection has logged in again; None: it is logged in."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._lost: ClientError | None = None  # before it was asked anything
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
         self._answered = 0
@@ -130,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         answer = self._loop.create_future()
         if not self.is_open:
-            answer.set_exception(ConnectionLostError(f"the connection to {self.address} is closed"))
+            answer.set_exception(self._closed())
             return answer
         try:
             entry, encoded = self._prepared(answer, message, version, timeout_ms)
@@ -209,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         least, most = message.__schema__.versions
         answer = self._loop.create_future()
         if not self.is_open:
-            raise ConnectionLostError(f"the connection to {self.address} is closed")
+            raise self._closed()
         self._send(*self._prepared(answer, message, self.version_of(type(message), most, least), None))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout, self._check_time)
@@ -276,7 +277,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._fail(self._why_lost(exc))
+        self._lost = None if self.ranges else self._why_lost(exc)
+        self._fail(self._lost or self._why_lost(exc))
+
+    def _closed(self) -> ClientError:
+        return self._lost or ConnectionLostError(f"the connection to {self.address} is closed")
 
     def _why_lost(self, exc: Exception | None) -> ClientError:
         lost = f"the connection to {self.address} was lost{f': {exc}' if exc else ''}"
