@@ -137,3 +137,23 @@ def test_an_address_that_is_listed_twice_is_tried_once(monkeypatch: pytest.Monke
         assert await addresses_of("several.test", 1) == ["127.0.0.1", "127.0.0.2"]
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("tls", [None, ssl.create_default_context()], ids=["plain", "TLS"])
+def test_a_certificate_must_be_for_the_name_and_not_for_an_address_of_it(
+    tls: ssl.SSLContext | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    async def create_connection(_: Any, host: str, port: int, **how: Any) -> Any:
+        asked.append((host, port, how))
+        return Made(), "protocol"
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "getaddrinfo", known_as("127.0.0.2", "127.0.0.1"), raising=False)
+        monkeypatch.setattr(loop, "create_connection", create_connection, raising=False)
+        await SocketNetwork().connect(asyncio.Protocol, "several.test", 9, tls)
+
+    asyncio.run(scenario())
+    assert asked[0] == ("127.0.0.2", 9, {"ssl": tls, "server_hostname": "several.test" if tls else None})

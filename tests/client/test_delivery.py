@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from fencepost.broker import Broker, running_broker
 from fencepost.client import portal
 from fencepost.client.blocking import Admin, Producer
 from fencepost.client.delivery import Delivery
+from fencepost.client.errors import ClosedError
 
 
 @pytest.fixture
@@ -58,3 +61,18 @@ def test_a_result_can_be_had_after_somebody_who_waited_for_it_was_interrupted(
         result = sent.result()
         other.join(60)
     assert (result.offset, told) == (1, [result])
+
+
+def test_what_ended_together_with_the_client_is_told_and_not_that_it_is_closed() -> None:
+    """As where its thread ends since nobody has the client any more: it sends what it was handed before."""
+    future: asyncio.Future[int] = asyncio.new_event_loop().create_future()
+
+    class Ending(portal.Portal):
+        def __init__(self) -> None: ...
+
+        def call(self, work: Any, *_: Any) -> Any:
+            work.close()
+            future.set_result(7)
+            raise ClosedError("closed")
+
+    assert Delivery(Ending(), future).result() == 7
