@@ -42,7 +42,7 @@ def _tell(home: HomeProcess, what_is_left: Callable[[], tuple[str, int]]) -> Non
 def left_by_a_consumer(named: str) -> tuple[str, int]:
     """What to say of it, and how many records are lost."""
     return (
-        f"{named} was not closed: a group waits for it until its session ends, and what was not committed is read "
+        f"{named} was not closed: a group waits for it for max_poll_interval_ms, and what was not committed is read "
         "again. Use it in a `with` (`async with`) block, or close() it",
         0,
     )
