@@ -9,7 +9,7 @@ from fencepost.client.assignors import ASSIGNORS
 from fencepost.client.cluster import Deadline, TopicView
 from fencepost.client.group_protocol import assignment, member_of, partitions_of
 from fencepost.client.group_requests import GroupRequests
-from fencepost.client.topic_lookups import ask_together, those_there
+from fencepost.client.topic_lookups import those_there
 from fencepost.protocol.messages import DescribeGroupsRequest
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
 
@@ -38,8 +38,8 @@ class GroupLeader:
             for member in joined.members
         }
         topics = list(dict.fromkeys(topic for member in members.values() for topic in member.topics))
-        await ask_together(self._requests.cluster, topics, deadline, create)  # they may have got more partitions
-        there = await those_there(self._requests.cluster, topics, deadline, create)
+        # They may have got more partitions.
+        there = await those_there(self._requests.cluster, topics, deadline, create, anew=True)
         counts = {name: view.partition_count for name, view in there.items()}
         missing = dict.fromkeys((name for name in topics if name not in counts), 0)
         if joined.skip_assignment:

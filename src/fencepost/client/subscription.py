@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fencepost.client.cluster import Cluster, TopicView
 from fencepost.client.errors import ConnectionLostError, MisuseError, UnreachableError
 from fencepost.client.settings import check_topics
-from fencepost.client.topic_lookups import ask_together, those_there
+from fencepost.client.topic_lookups import those_there
 from fencepost.protocol.types import TopicPartition
 
 
@@ -84,8 +84,6 @@ class Subscription:
     async def partitions(self) -> list[TopicPartition]:
         """All partitions of those topics that are there.  Raises BrokerError, TimedOutError."""
         deadline = self._cluster.deadline("looking up topics")
-        if not all(name in self._cluster.topics for name in self.topics):
-            await ask_together(self._cluster, self.topics, deadline, create=self._is_by_name)
         found = await those_there(self._cluster, self.topics, deadline, create=self._is_by_name)
         return [TopicPartition(name, number) for name, view in found.items() for number in view.leaders]
 
@@ -95,9 +93,8 @@ class Subscription:
         Raises BrokerError, TimedOutError.
         """
         names, deadline = list(topics), self._cluster.deadline("looking up topics")
-        await ask_together(self._cluster, names, deadline, create=self._is_by_name)
         # One that fitted a pattern and was deleted is not made anew by that.
-        found = await those_there(self._cluster, names, deadline, create=self._is_by_name)
+        found = await those_there(self._cluster, names, deadline, create=self._is_by_name, anew=True)
         self._since = asyncio.get_running_loop().time()
         return {name: view.topic_id for name, view in found.items()}
 

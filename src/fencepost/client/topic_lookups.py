@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from fencepost.client.cluster import Cluster, Deadline, TopicView
@@ -77,27 +76,18 @@ class TopicLookups:
             self._task.cancel()
 
 
-async def ask_together(cluster: Cluster, topics: Sequence[str], deadline: Deadline, create: bool) -> None:
-    """Forget these topics, and ask for all of them in one request; who asks for one then finds it, or asks once more.
-
-    `create`: have those made that are not there, where the broker does that.  Raises TimedOutError.
-    """
-    for topic in topics:
-        cluster.forget_topic(topic)
-    if len(topics) > 1:
-        with suppress(ConnectionLostError, UnreachableError):
-            await deadline.within(cluster.refresh(topics, create))
-
-
 async def those_there(
-    cluster: Cluster, topics: Iterable[str], deadline: Deadline, create: bool
+    cluster: Cluster, topics: Iterable[str], deadline: Deadline, create: bool, *, anew: bool = False
 ) -> dict[str, TopicView]:
-    """Those of these topics that are there; however many are not, one request at a time asks for all of them.
+    """Those of these topics that are there; however many are unknown, one request at a time asks for all of them.
 
     `create`: have the others made, where the broker does that; what it does not make soon is said to be missing, and
-    not waited for again.  Raises BrokerError, TimedOutError.
+    not waited for again.  `anew`: go by nothing that is known.  Raises BrokerError, TimedOutError.
     """
     names, loop = list(topics), asyncio.get_running_loop()
+    if anew:
+        for name in names:
+            cluster.forget_topic(name)
     until = loop.time() + (min(_MADE_WITHIN, deadline.left / 2) if create else 0)
     found = await _as_of_now(cluster, names, deadline, create)
     while loop.time() < until and any(name not in found and name not in cluster.missing for name in names):
