@@ -178,21 +178,27 @@ def test_who_asks_for_the_lag_or_seeks_is_not_held_up_by_a_leaderless_partition(
     play(scenario)
 
 
+def led_by_nobody(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Have clients take the first partition of `t` for leaderless, as long as what is returned says so."""
+    refresh, leaderless = Cluster.refresh, [True]
+
+    async def refresh_without_it(cluster: Cluster, *how: Any) -> Any:
+        answer = await refresh(cluster, *how)
+        if leaderless[0] and "t" in cluster.topics:
+            cluster.topics["t"].leaders[0] = -1
+        return answer
+
+    monkeypatch.setattr(Cluster, "refresh", refresh_without_it)
+    return leaderless
+
+
 @pytest.mark.parametrize("paused", [False, True], ids=["handed out", "paused meanwhile"])
 def test_a_leaderless_partition_is_begun_once_it_is_led(monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
     async def scenario(world: World) -> None:
         async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
             for partition in (0, 1):
                 await (await writer.send("t", b"%d" % partition, partition=partition))
-        refresh, leaderless = Cluster.refresh, [True]
-
-        async def led_by_nobody(cluster: Cluster, *how: Any) -> Any:
-            answer = await refresh(cluster, *how)
-            if leaderless[0] and "t" in cluster.topics:
-                cluster.topics["t"].leaders[0] = -1
-            return answer
-
-        monkeypatch.setattr(Cluster, "refresh", led_by_nobody)
+        leaderless = led_by_nobody(monkeypatch)
         async with Consumer("t", group_id="g", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
             assert [record.value for record in await reader.poll(10_000)] == [b"1"]
             assert await reader.poll(5000) == []
@@ -233,5 +239,39 @@ def test_partitions_that_are_added_are_seen_while_another_one_is_led_by_nobody(m
             for _ in range(1000):
                 await reader.poll(7)
             assert reader.assignment() == [LED, *(TopicPartition("u", number) for number in range(3))]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("how_said", ["sought", "paused"])
+def test_what_was_said_of_a_partition_that_cannot_be_begun_yet_outlasts_a_rebalance_that_leaves_it(
+    how_said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays its owner's, who is not told that it is new: where to begin, and a pause, are not said again."""
+    how: dict[str, Any] = {"group_id": "g", "partition_assignment_strategy": "cooperative-sticky"}
+
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("writer")
+        async with Producer(ADDRESS, runtime=runtime) as writer, Admin(ADDRESS, runtime=runtime) as admin:
+            await admin.create_topic("u", partitions=2)
+            for partition, number in ((0, 0), (0, 1), (0, 2), (1, 0)):
+                await (await writer.send("t", b"%d" % number, partition=partition))
+        leaderless = led_by_nobody(monkeypatch)
+        first, second = ({"runtime": world.runtime(name), "bootstrap_servers": ADDRESS, **how} for name in ("a", "b"))
+        async with Consumer("t", "u", **first) as reader, Consumer("u", **second) as other:
+            assert [record.value for record in await reader.poll(10_000)] == [b"0"]
+            joins = asyncio.ensure_future(other.poll(60_000))
+            await asyncio.sleep(5)  # the group's rebalance waits for us by now
+            reader.seek(LEADERLESS, 2) if how_said == "sought" else reader.pause([LEADERLESS])
+            while not other.assignment():
+                assert await reader.poll(100) == []
+            joins.cancel()
+            assert how_said == "sought" or reader.paused() == [LEADERLESS]
+            leaderless[0] = False
+            found = [record.value for _ in range(50) for record in await reader.poll(100)]
+            assert found == ([b"2"] if how_said == "sought" else [])
+            reader.resume([LEADERLESS])
+            found += [record.value for _ in range(50) for record in await reader.poll(100)]
+            assert found == ([b"2"] if how_said == "sought" else [b"0", b"1", b"2"])
 
     simulate(scenario)

@@ -302,8 +302,9 @@ class Assignment:
         revoked = [at for at in self._owned if at not in assigned]
         self._owned |= dict.fromkeys(added)
         self._to_follow = self._not_read(assigned)
-        self._sought = {at: found for at, found in self._sought.items() if at in self._to_follow}
-        self._to_pause.intersection_update(self._to_follow)
+        not_read_yet = [at for at in assigned if self.is_not_read_yet(at)]
+        self._sought = {at: found for at, found in self._sought.items() if at in not_read_yet}
+        self._to_pause.intersection_update(not_read_yet)
         error: Exception | None = None
         try:
             if revoked:
@@ -380,7 +381,7 @@ class Assignment:
         if self._group is not None and self._assigned is None:
             self._group.follow()
         self._to_follow, self.is_started = None, True
-        self._sought.clear()
+        self._sought = {at: found for at, found in self._sought.items() if at in self._leaderless}
         self._otherwise = {}
 
     def _new_partitions(self) -> dict[TopicPartition, uuid.UUID]:
