@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fencepost.broker import BadSetting, Broker
+from fencepost.log.disk import File, LocalDisk, SyncDone
 from fencepost.log.storage import DirectoryUnusable
 
 
@@ -77,6 +80,24 @@ def test_a_stop_that_the_disk_does_not_take_lets_go_of_the_directory_and_says_so
         await one.stop()
         aside.rename(data / gone)
         async with broker(data) as again:
+            assert "t" in again.node.topics.by_name
+
+    asyncio.run(run())
+
+
+def test_a_stop_ends_where_a_sync_that_is_under_way_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync_in_vain(_: LocalDisk, __: Sequence[File], done: SyncDone) -> None:
+        asyncio.get_running_loop().call_later(0.05, done, OSError(errno.EIO, "Input/output error"))
+
+    async def run() -> None:
+        one = await broker(tmp_path).start()
+        monkeypatch.setattr(LocalDisk, "sync", sync_in_vain)
+        write(one, "t")
+        async with asyncio.timeout(30):
+            await one.stop()
+        assert one.failed is not None and "did not take a sync" in str(one.failed.result())
+        monkeypatch.undo()
+        async with broker(tmp_path) as again:
             assert "t" in again.node.topics.by_name
 
     asyncio.run(run())

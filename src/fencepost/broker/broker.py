@@ -182,7 +182,7 @@ class Broker:
             node.close_timers()
             node.slices.close()
             if node.storage.failure is None:
-                await node.storage.wait_durable(node.storage.lsn)
+                await node.storage.commit_log.durability.wait_or_fail(node.storage.lsn)
                 await node.storage.settle()
             try:
                 node.storage.close()

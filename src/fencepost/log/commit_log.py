@@ -62,10 +62,8 @@ _ALLOCATION = 4 * 1024 * 1024
 _LITTLE = 64 * 1024
 """Bytes that it takes at once where the reserve may be all that is left."""
 REST_SECONDS = 0.02
-"""So long after a sync without another, and before twice as long, the mark behind it is written.
-
-It costs nearly as much as the write of the sync itself, and the next sync makes it superfluous.
-"""
+"""So long after a sync without another, and before twice as long, the mark behind it is written: that costs nearly as
+much as the write of the sync itself, and the next sync makes it superfluous."""
 _BESIDES = 1024
 """Bytes of what may have to stand before an entry: DURABLE, and a FILE with a path."""
 
@@ -388,8 +386,9 @@ class CommitLog:
             raise
 
     def stop(self) -> None:
-        """Something else has failed: nothing is acknowledged any more, not even what a sync under way reaches."""
+        """Something has failed: nothing is acknowledged any more, not even what a sync under way reaches."""
         self._stopped = True
+        self.durability.fail()
 
     def flush_now(self) -> None:
         """Write and sync everything pending, and wait.  For stop and checkpoints at start."""

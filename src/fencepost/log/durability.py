@@ -20,6 +20,8 @@ class Durability:
     def __init__(self) -> None:
         self.lsn = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._last: asyncio.Future[None] | None = None
+        """Of who waits for the end in any case."""
 
     def when(self, lsn: int, callback: Callable[[], None]) -> None:
         """Call back when everything up to `lsn` is durable: now if it is."""
@@ -29,11 +31,25 @@ class Durability:
             self._waiting.append((lsn, callback))
 
     async def wait(self, lsn: int) -> None:
-        """Wait until everything up to `lsn` is durable."""
+        """Wait until everything up to `lsn` is durable: for ever where the disk fails."""
         if lsn > self.lsn:
-            waiter = asyncio.get_running_loop().create_future()
-            self.when(lsn, lambda: None if waiter.done() else waiter.set_result(None))
-            await waiter
+            await self._waiter(lsn)
+
+    async def wait_or_fail(self, lsn: int) -> None:
+        """The same, but only until `fail`, for the one who ends the node.  `fail` was not called before."""
+        if lsn > self.lsn:
+            self._last = self._waiter(lsn)
+            await self._last
+
+    def fail(self) -> None:
+        """Nothing more will be durable.  Who waits for that, to acknowledge it, is never called back."""
+        if self._last is not None and not self._last.done():
+            self._last.set_result(None)
+
+    def _waiter(self, lsn: int) -> asyncio.Future[None]:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when(lsn, lambda: None if waiter.done() else waiter.set_result(None))
+        return waiter
 
     def call_back(self) -> Work[None]:
         """Call back those who wait for what is durable now, in the order in which they came."""
