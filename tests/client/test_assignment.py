@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.client.test_producer import producer, simulate
 from tests.client.test_rebalances import COOPERATIVE, EAGER, Notes, settle, throw_out
 
 from fencepost.client import Consumer, RebalanceListener, TopicPartition
+from fencepost.client.assignment import Assignment
 from fencepost.client.errors import FencedInstanceIdError, MisuseError, TimedOutError
 from fencepost.simulation.world import World
 
@@ -277,3 +279,36 @@ def test_what_was_paused_is_handed_out_once_a_rebalance_has_shared_it_out_anew(h
                 assert second.paused() == []
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("moved", ["to what is read", "back to what is about to be read"])
+def test_what_is_paused_is_told_in_another_thread_while_it_begins_to_be_read(moved: str) -> None:
+    class Read:
+        """Is looked at just before the event loop's thread moves it."""
+
+        def __init__(self, is_paused: bool) -> None:
+            self.is_paused = is_paused
+
+        @property
+        def paused(self) -> bool:
+            was = self.is_paused
+            while meanwhile:
+                meanwhile.pop()()
+            return was
+
+        @paused.setter
+        def paused(self, now: bool) -> None:
+            self.is_paused = now
+
+    goes_back = moved != "to what is read"
+    fetcher: Any = SimpleNamespace(followed={FIRST: Read(goes_back)}, settle=lambda: None, follow=lambda *_: None)
+    nobody: Any = None
+    assignment = Assignment(nobody, fetcher, nobody, None, nobody)
+    meanwhile: list[Callable[[], None]] = []
+    assignment.is_started = True
+    if goes_back:
+        meanwhile.append(lambda: assignment.begin_at_committed({}))
+    else:
+        assignment._to_pause = {FIRST}
+        meanwhile.append(assignment._pause_what_is_read_now)
+    assert assignment.paused() == [FIRST]

@@ -167,8 +167,9 @@ class Assignment:
 
     def paused(self) -> list[TopicPartition]:
         """Partitions of which nothing is handed out, sorted.  In any thread."""
+        waiting = self._to_pause.copy()  # before too: it may be read by the time that the others are looked at
         read = [at for at, followed in list(self._fetcher.followed.items()) if followed.paused]
-        return sorted({*(at for at in read if not self.is_not_read_yet(at)), *self._to_pause.copy()})
+        return sorted({*waiting, *(at for at in read if not self.is_not_read_yet(at)), *self._to_pause.copy()})
 
     def begin_at_committed(self, otherwise: Mapping[TopicPartition, int]) -> None:
         """Follow the same partitions once more, from the group's positions on."""
@@ -178,9 +179,9 @@ class Assignment:
             self.preparation.cancel()  # it is about to follow some, and to go on with the others where they are
         # A member that keeps its partitions reads on in them while it joins for other topics.
         if self.is_started or self._fetcher.followed:
+            self._to_pause.update(at for at, followed in self._fetcher.followed.items() if followed.paused)
             self._otherwise = {TopicPartition(*at): offset for at, offset in otherwise.items()}
             self._to_follow = sorted({*self._fetcher.followed, *self._leaderless, *(self._to_follow or ())})
-            self._to_pause.update(at for at, followed in self._fetcher.followed.items() if followed.paused)
             self._give_up()
 
     def _give_up(self) -> None:
