@@ -58,7 +58,7 @@ def test_a_node_whose_directory_was_removed_says_so_when_it_is_stopped(tmp_path:
     assert process.stdout is not None
     address = process.stdout.readline().split()[4].rstrip(",")
     shutil.rmtree(tmp_path / "data")
-    with Admin(address) as admin, pytest.raises(ClientError):
+    with Admin(address, max_block_ms=2000) as admin, pytest.raises(ClientError):
         admin.create_topic("t", partitions=1)
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=20)

@@ -34,12 +34,12 @@ def run(seed: int, level: int, apis: tuple[int, ...] | None = (PRODUCE, END_TXN)
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_no_promise_is_broken(level: int) -> None:
-    report = run(1, level)
-    assert report.faults == []
-    told = "\n".join(report.history)
+    reports = [run(seed, level) for seed in (1, 2, 3)]
+    assert [report.faults for report in reports] == [[], [], []]
+    told = "\n".join(line for report in reports for line in report.history)
     fates = ("it commits", "it aborts", "it is taken over", *(["it aborts at once"] if level == 2 else []))
     assert [fate for fate in fates if fate not in told] == []
-    assert len(report.outcomes.committed) > 5
+    assert min(len(report.outcomes.committed) for report in reports) > 5
 
 
 def test_a_window_that_is_too_short_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
