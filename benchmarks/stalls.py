@@ -80,6 +80,9 @@ def partitions(table: Table) -> None:
             names = [f"t{n}" for n in range(1000)]
             wire.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=60_000), DELETE_VERSION)
             time.sleep(1)
+        with table.measuring("3,000 topics made by one Metadata request", prober):
+            asked = [MetadataRequestTopic(name=f"asked-{n}") for n in range(3000)]
+            wire.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=True))
 
 
 async def fill(data: Path, work: Callable[[Broker], Iterator[None]]) -> None:

@@ -280,13 +280,16 @@ def test_each_name_is_refused_for_itself(scene: Scene, api: str, place: int) -> 
     assert list(told) == in_order
 
 
+@pytest.mark.parametrize("make", [create, show], ids=["CreateTopics", "Metadata"])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_topic_is_made_by_the_right_to_that_one(scene: Scene, place: int) -> None:
+def test_a_topic_is_made_by_the_right_to_that_one(
+    scene: Scene, place: int, make: Callable[[Scene, Names], Told]
+) -> None:
     names = ["new-1", "new-2", "new-3"]
     scene.denies.denied = {(resource, Operation.CREATE) for resource in (Resource.CLUSTER, TOPIC)}
     allowed = names[place]
     scene.denies.allows = lambda *asked: asked[-1] == allowed or asked[2] is not Operation.CREATE  # type: ignore[method-assign]
-    assert create(scene, names) == {name: ErrorCode.NONE if name == allowed else NO_TOPIC for name in names}
+    assert make(scene, names) == {name: ErrorCode.NONE if name == allowed else NO_TOPIC for name in names}
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.metadata.together import TOGETHER
 from fencepost.broker.metadata.topic import Topic
-from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -48,13 +48,17 @@ def _withdraw_all(
         yield
     responses: list[DeletableTopicResult] = []
     withdrawn: list[Topic] = []
-    for name, topic in named.items():
+    found: dict[Topic, DeletableTopicResult] = {}
+    for number, (name, topic) in enumerate(named.items(), 1):
         if times[name] == 1 and (topic.name is None or topic.topic_id == ZERO_UUID):
-            responses.append(_withdraw(topic, context, node, withdrawn))
+            responses.append(_checked(topic, context, node, found))
         else:
             message = "a topic is named once, by its name or by its id"
             responses.append(_answer(topic, None, ErrorCode.INVALID_REQUEST, message))
-        yield
+        if number % TOGETHER == 0 or number == len(named):
+            withdrawn += yield from _withdraw(found, node)
+            found = {}
+            yield
     return responses, withdrawn
 
 
@@ -74,9 +78,20 @@ def _answer(
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
 
 
-def _withdraw(
-    asked: DeleteTopicState, context: RequestContext, node: Node, withdrawn: list[Topic]
+def _withdraw(found: dict[Topic, DeletableTopicResult], node: Node) -> Work[list[Topic]]:
+    """Those of them that nobody finds any more; the answers to the others say why not."""
+    refusals = yield from node.topics.withdraw_together(list(found))
+    for topic, answer in found.items():
+        refused = refusals.get(topic.name)
+        if refused is not None:
+            answer.error_code, answer.error_message = refused.error, str(refused)
+    return [topic for topic in found if topic.name not in refusals]
+
+
+def _checked(
+    asked: DeleteTopicState, context: RequestContext, node: Node, found: dict[Topic, DeletableTopicResult]
 ) -> DeletableTopicResult:
+    """The answer; if the topic is to be deleted it is `found`, too."""
     topics = node.topics
     topic = topics.by_id.get(asked.topic_id) if asked.name is None else topics.by_name.get(asked.name)
     name = asked.name if topic is None else topic.name
@@ -92,11 +107,8 @@ def _withdraw(
     elif topic.is_internal:
         error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the broker's own and cannot be deleted"
     else:
-        try:
-            topics.withdraw(topic)
-            withdrawn.append(topic)
-        except TopicRefused as refused:
-            error, message = refused.error, str(refused)
+        found[topic] = _answer(asked, topic, error, message)
+        return found[topic]
     return _answer(asked, topic, error, message)
 
 

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from fencepost.broker.authorizer import CLUSTER_NAME, Operation, Resource
-from fencepost.broker.metadata.topic import Topic
+from fencepost.broker.metadata.together import TOGETHER
+from fencepost.broker.metadata.topic import NewTopic, Topic
 from fencepost.broker.metadata.topic_rules import INTERNAL, MOST_AT_ONCE, NO_LEADER, TopicRefused, topic_name_error
 from fencepost.broker.network.pacing import HandlerSteps, awaited, in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
@@ -51,9 +52,11 @@ def metadata(request: MetadataRequest, context: RequestContext, node: Node) -> H
         whole = error if context.version >= 13 else ErrorCode.NONE
         return independent(MetadataResponse(brokers=[], topics=refused, error_code=whole))
     errors: dict[str, ErrorCode | None] = {}
-    for name in (yield from _missing(request, context, node, pace)):
-        yield from pace.spend(4 * ITEM)
-        errors[name] = yield from awaited(_create(name, context, node))
+    missing = yield from _missing(request, context, node, pace)
+    for first in range(0, len(missing), TOGETHER):
+        names = missing[first : first + TOGETHER]
+        yield from pace.spend(4 * ITEM * len(names))
+        errors |= yield from awaited(_create(names, context, node))
     topics = []
     for found in _find(request, context, node, errors):  # others may make and delete topics meanwhile
         topic = (yield from _described(found, node, pace)) if isinstance(found, Topic) else found
@@ -159,22 +162,33 @@ def _by_name(name: str, context: RequestContext, node: Node, errors: Mapping[str
     return topic
 
 
-async def _create(name: str, context: RequestContext, node: Node) -> ErrorCode | None:
-    """Make a topic that somebody asked for."""
-    if not (
-        context.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
-        or context.may(Operation.CREATE, Resource.TOPIC, name)
-    ):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    try:
-        if name in INTERNAL:
-            await node.ensure_coordinator(name)
+async def _create(names: Sequence[str], context: RequestContext, node: Node) -> dict[str, ErrorCode | None]:
+    """Make topics that somebody asked for."""
+    errors: dict[str, ErrorCode | None] = {}
+    wanted, count = [], node.settings.number("num.partitions")
+    for name in names:
+        if not (
+            context.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+            or context.may(Operation.CREATE, Resource.TOPIC, name)
+        ):
+            errors[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name in INTERNAL:
+            errors[name] = await _create_internal(name, node)
         else:
-            await node.topics.create(name, node.settings.number("num.partitions"), {}, node.slices)
+            wanted.append(NewTopic(name, count, {}))
+    for name, found in (await node.topics.create_together(wanted, node.slices)).items():
+        errors[name] = found.error if isinstance(found, TopicRefused) else None
+        if errors[name] is ErrorCode.TOPIC_ALREADY_EXISTS:
+            await node.topics.made(name)
+            errors[name] = None
+    return errors
+
+
+async def _create_internal(name: str, node: Node) -> ErrorCode | None:
+    try:
+        await node.ensure_coordinator(name)
     except TopicRefused as refused:
-        if refused.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            return refused.error
-        await node.topics.made(name)
+        return refused.error
     return None
 
 

@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from fencepost.broker.metadata.store import MetadataDamaged, Versioned
 from fencepost.broker.metadata.topic_rules import INTERNAL, LARGEST_COUNT
@@ -19,6 +19,14 @@ from fencepost.protocol.messages.metadata import MetadataResponsePartition
 PREFIX: Final = "topic/"
 DELETED: Final = "deleted-topic/"
 """Ids of deleted topics, with names and partition counts, until nothing of them could be taken for another one's."""
+
+
+class NewTopic(NamedTuple):
+    """A topic that somebody wants made."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, str]
 
 
 @dataclass(slots=True, eq=False)

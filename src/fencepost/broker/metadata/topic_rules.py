@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from fencepost.broker.compaction import JOURNAL_SEGMENT_BYTES
@@ -47,6 +47,32 @@ class TopicRefused(Exception):
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error = error
+
+
+def check_name(name: str, known: Sequence[Collection[str]]) -> None:
+    """Raises TopicRefused if a new topic cannot be called that, beside the `known` ones.
+
+    Names that differ in dots and underscores only are one name to metrics; as in Apache Kafka there is one of them,
+    but for the broker's own topics, which must be there.
+    """
+    if topic_name_error(name) is not None:
+        why = "a topic name has 1 to 249 letters, digits, dots, underscores and hyphens"
+        raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name: {why}")
+    if any(name in names for names in known):
+        raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if ("." in name or "_" in name) and name not in INTERNAL:
+        alike = [each for names in known for each in names if each.replace(".", "_") == name.replace(".", "_")]
+        if alike:
+            why = f"{name!r} is too much like {alike[0]!r}: they differ in dots and underscores only"
+            raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+
+
+def check_new_count(name: str, count: int) -> None:
+    """Raises TopicRefused if a new topic cannot have so many partitions."""
+    if not 1 <= count <= LARGEST_COUNT:
+        raise TopicRefused(
+            ErrorCode.INVALID_PARTITIONS, f"{count} partitions for {name!r}: there may be 1 to {LARGEST_COUNT}"
+        )
 
 
 def nothing_left(name: str, error: NothingLeft) -> TopicRefused:

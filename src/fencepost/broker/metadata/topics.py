@@ -7,14 +7,17 @@ import random
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from typing import TypeAlias
 
 from fencepost.broker.compaction import journal_settings
 from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.metadata.store import MetadataStore
+from fencepost.broker.metadata.together import TOGETHER, by_halves, or_raised
 from fencepost.broker.metadata.topic import (
     DELETED,
     PREFIX,
+    NewTopic,
     Topic,
     deleted_topic,
     deletion,
@@ -26,9 +29,10 @@ from fencepost.broker.metadata.topic_rules import (
     INTERNAL_SETTINGS,
     LARGEST_COUNT,
     TopicRefused,
+    check_name,
+    check_new_count,
     checked,
     nothing_left,
-    topic_name_error,
     usable,
 )
 from fencepost.log.disk import DiskFull, NothingLeft
@@ -132,29 +136,11 @@ class Topics:
         """Raises TopicRefused if such a topic cannot be made."""
         self.check_name(name)
         checked(settings)
-        if not 1 <= count <= LARGEST_COUNT:
-            raise TopicRefused(
-                ErrorCode.INVALID_PARTITIONS, f"{count} partitions for {name!r}: there may be 1 to {LARGEST_COUNT}"
-            )
+        check_new_count(name, count)
 
     def check_name(self, name: str) -> None:
-        """Raises TopicRefused if a new topic cannot be called that.
-
-        Names that differ in dots and underscores only are one name to metrics; as in Apache Kafka there is one of them,
-        but for the broker's own topics, which must be there.
-        """
-        if topic_name_error(name) is not None:
-            why = "a topic name has 1 to 249 letters, digits, dots, underscores and hyphens"
-            raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name: {why}")
-        if name in self.by_name or name in self._coming:
-            raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        if ("." in name or "_" in name) and name not in INTERNAL:
-            alike = [
-                known for known in (*self.by_name, *self._coming) if known.replace(".", "_") == name.replace(".", "_")
-            ]
-            if alike:
-                why = f"{name!r} is too much like {alike[0]!r}: they differ in dots and underscores only"
-                raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+        """Raises TopicRefused if a new topic cannot be called that."""
+        check_name(name, (self.by_name, self._coming))
 
     def new_id(self) -> uuid.UUID:
         """An id that no topic has."""
@@ -162,22 +148,36 @@ class Topics:
 
     async def create(self, name: str, count: int, settings: Mapping[str, str], slices: Slices) -> Topic:
         """Make a topic, durably.  Raises TopicRefused."""
-        self.check_new(name, count, settings)
-        self._coming[name] = _future()
+        return or_raised((await self.create_together([NewTopic(name, count, settings)], slices))[name])
+
+    async def create_together(self, wanted: Sequence[NewTopic], slices: Slices) -> dict[str, Topic | TopicRefused]:
+        """Make topics of different names, durably, with one write: `TOGETHER` at most; what became of each."""
+        found: dict[str, Topic | TopicRefused] = {}
+        coming: dict[str, NewTopic] = {}
         try:
-            if name in self._going:
-                await asyncio.shield(self._going[name])
-            if name in self._unforgotten:
-                await self._forget_first(name, slices)
-            topic = await slices.run(self._creation(name, count, settings))
+            for new in wanted:
+                try:
+                    self.check_new(*new)
+                    self._coming[new.name], coming[new.name] = _future(), new
+                    await self._nothing_left(new.name, slices)
+                except TopicRefused as refused:
+                    found[new.name] = refused
+                await slices.pause()
+            found |= await slices.run(self._creations([new for name, new in coming.items() if name not in found]))
             if self._storage.flush_to_os:
                 # Of an earlier topic of its name the commit log may know what is removed; no record waits for it here.
                 await self._storage.wait_durable(self._storage.last_appended)
-            return topic
+            return found
         finally:
-            self._coming.pop(name).set_result(None)
+            for name in coming:
+                self._coming.pop(name).set_result(None)
 
-    async def _forget_first(self, name: str, slices: Slices) -> None:
+    async def _nothing_left(self, name: str, slices: Slices) -> None:
+        """Wait until nothing is left of a deleted topic of this name.  Raises TopicRefused."""
+        if name in self._going:
+            await asyncio.shield(self._going[name])
+        if name not in self._unforgotten:
+            return
         if not await slices.run(self._unforgotten[name]([name])):
             why = (
                 f"what groups committed of an earlier topic {name!r} cannot be removed: free some space on the disk, "
@@ -197,7 +197,7 @@ class Topics:
         self.check_new(name, count, settings or {})
         left = name in self._going or name in self._unforgotten
         assert not left, "what is left of a deleted topic goes before the next of its name comes"
-        return at_once(self._creation(name, count, settings or {}))
+        return at_once(self._creation(NewTopic(name, count, settings or {})))
 
     def _check_places(self, name: str, indexes: Iterable[int]) -> Work[None]:
         """Raises TopicRefused where somebody else's files are: no partition may take them for its own."""
@@ -213,20 +213,42 @@ class Topics:
         if not self._storage.space.has_room_for(count):
             raise nothing_left(name, DiskFull())
 
-    def _creation(self, name: str, count: int, settings: Mapping[str, str]) -> Work[Topic]:
-        yield from self._check_places(name, range(count))
-        self._check_room(name, count)
-        topic = Topic(name, self.new_id(), [], count, dict(settings), 1)
-        if not self._save(name, topic.topic_id, count, settings, 0):
-            raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    def _creation(self, new: NewTopic) -> Work[Topic]:
+        return or_raised((yield from self._creations([new]))[new.name])
+
+    def _creations(self, wanted: Sequence[NewTopic]) -> Work[dict[str, Topic | TopicRefused]]:
+        found: dict[str, Topic | TopicRefused] = {}
+        topics, partitions = [], 0
+        for name, count, settings in wanted:
+            try:
+                yield from self._check_places(name, range(count))
+                self._check_room(name, partitions + count)
+                topics.append(Topic(name, self.new_id(), [], count, dict(settings), 1))
+                partitions += count
+            except TopicRefused as refused:
+                found[name] = refused
+        found |= yield from by_halves(topics, self._save_new)
+        for topic in topics:
+            if topic.name not in found:
+                found[topic.name] = yield from self._made(topic)
+        return found
+
+    def _save_new(self, topics: Sequence[Topic]) -> None:
+        """Raises TopicRefused."""
+        described = {each.name: (described_topic(each.topic_id, each.count, each.settings), 0) for each in topics}
+        if not self._save(described):
+            raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topics[0].name}' already exists.")
+
+    def _made(self, topic: Topic) -> Work[Topic | TopicRefused]:
+        """Its partitions made; or else the topic taken back."""
         try:
             yield from self._make(topic)
         except NothingLeft as full:
-            self._buried |= deletion(topic)  # with the next change, if not now
+            self._buried = deletion(topic) | self._buried  # with the next change, if not now
             with suppress(NothingLeft):
                 self._write({})
             self._remove_coming(topic)
-            raise nothing_left(name, full) from full
+            return nothing_left(topic.name, full)
         return topic
 
     def _remove_coming(self, topic: Topic) -> None:
@@ -247,7 +269,7 @@ class Topics:
         self.check_new(name, count, settings)
 
         def work() -> Work[None]:
-            yield from self._creation(name, count, settings)
+            yield from self._creation(NewTopic(name, count, settings))
             yield from take_over()
 
         self._coming[name] = _future()
@@ -314,19 +336,26 @@ class Topics:
             partition.settings = log_settings
 
     def withdraw(self, topic: Topic) -> None:
-        """Delete a topic, durably: nobody finds it any more.  What is left of it is for `remove`.
+        """Delete a topic, durably: nobody finds it any more; the rest is for `remove`.  Raises TopicRefused."""
+        self._withdraw([topic])
 
-        Raises TopicRefused.
-        """
+    def withdraw_together(self, topics: Sequence[Topic]) -> Work[dict[str, TopicRefused]]:
+        """The same with one write, in its first step: `TOGETHER` at most; those that were refused, by name."""
+        return by_halves(topics, self._withdraw)
+
+    def _withdraw(self, topics: Sequence[Topic]) -> None:
+        name = topics[0].name
+        there = all(self.by_name.get(each.name) is each for each in topics)  # others may have been served meanwhile
         try:
-            written = self._write(deletion(topic))
+            written = there and self._write(dict(chain.from_iterable(deletion(topic).items() for topic in topics)))
         except NothingLeft as full:
-            raise nothing_left(topic.name, full) from full
+            raise nothing_left(name, full) from full
         if not written:
-            raise TopicRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was changed meanwhile")
-        del self.by_name[topic.name], self.by_id[topic.topic_id]
-        self._storage.hide(topic.partitions)
-        self._going[topic.name] = _future()
+            raise TopicRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} was changed meanwhile")
+        for topic in topics:
+            del self.by_name[topic.name], self.by_id[topic.topic_id]
+            self._storage.hide(topic.partitions)
+            self._going[topic.name] = _future()
 
     async def remove(self, topics: Sequence[Topic], forget: Forget, slices: Slices) -> None:
         """Remove the partitions of topics that were withdrawn, then have others forget them.
@@ -363,24 +392,28 @@ class Topics:
         return renamed, (yield from forget([topic.name for topic in topics]))
 
     def _write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
-        written = self._store.write({**self._buried, **changes})
+        buried = dict(islice(self._buried.items(), TOGETHER))
+        written = self._store.write({**buried, **changes})
         if written:
-            self._buried = {}
+            self._buried = dict(islice(self._buried.items(), len(buried), None))
         return written
 
     def _replace(self, topic: Topic, count: int, settings: Mapping[str, str]) -> None:
-        if not self._save(topic.name, topic.topic_id, count, settings, topic.version):
+        if not self._save({topic.name: (described_topic(topic.topic_id, count, settings), topic.version)}):
             raise TopicRefused(ErrorCode.CONCURRENT_TRANSACTIONS, f"topic {topic.name!r} was changed meanwhile")
         topic.version += 1
         topic.count = count
 
-    def _save(self, name: str, topic_id: uuid.UUID, count: int, settings: Mapping[str, str], version: int) -> bool:
+    def _save(self, described: Mapping[str, tuple[bytes, int]]) -> bool:
+        """By their names."""
+        changes = {PREFIX + name: change for name, change in described.items()}
         try:
-            if PREFIX + name in self._buried:  # it could not be made, nor that be written
-                self._write({})
-            return self._write({PREFIX + name: (described_topic(topic_id, count, settings), version)})
+            while not changes.keys().isdisjoint(self._buried):  # it could not be made, nor that be written
+                if not self._write({}):
+                    break
+            return self._write(changes)
         except NothingLeft as full:
-            raise nothing_left(name, full) from full
+            raise nothing_left(next(iter(described)), full) from full
 
 
 def _future() -> asyncio.Future[None]:
