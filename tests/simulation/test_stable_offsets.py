@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId
-from fencepost.simulation.checkers.stable_offsets import StableOffsets
+from fencepost.simulation.checkers.stable_offsets import StableOffsets, Told
 
 AT = ("t", 0)
+ID = UUID(int=1)
 
 
 def data(offset: int, producer_id: int = 1, *, transactional: bool = True) -> BatchHeader:
@@ -28,7 +31,8 @@ def marker(offset: int, producer_id: int = 1) -> BatchHeader:
 
 
 def after(*batches: BatchHeader) -> StableOffsets:
-    checker = StableOffsets()
+    checker = StableOffsets({})
+    checker.begin(AT, ID)
     for batch in batches:
         checker.add(AT, batch)
     return checker
@@ -62,5 +66,16 @@ def test_an_answer_without_one_and_another_topic_of_the_name_say_nothing() -> No
     checker = after(data(0), marker(1))
     assert checker.tell(AT, 2, 0) is None
     assert checker.tell(AT, -1, -1) is None
-    checker.forget(AT)
+    checker.begin(AT, UUID(int=2))
     assert checker.tell(AT, 0, 0) is None
+
+
+def test_back_is_wrong_after_a_start_too_but_not_for_another_topic_of_the_name() -> None:
+    told: Told = {}
+    before = StableOffsets(told)
+    before.begin(AT, ID)
+    assert before.tell(AT, 2, 0) is None
+    for topic_id, complaint in ((UUID(int=2), None), (ID, "the last stable offset of t-0 goes back from 2 to 1")):
+        after = StableOffsets(told)
+        after.begin(AT, topic_id)
+        assert after.tell(AT, 1, 0) == complaint

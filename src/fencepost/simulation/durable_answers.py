@@ -35,7 +35,7 @@ from fencepost.runtime import Work
 from fencepost.simulation.checkers.producer_ids import Handed, ProducerIds, handed
 from fencepost.simulation.checkers.removals import Removals
 from fencepost.simulation.checkers.sequences import Sequences
-from fencepost.simulation.checkers.stable_offsets import StableOffsets
+from fencepost.simulation.checkers.stable_offsets import StableOffsets, Told
 from fencepost.simulation.known_before import learn
 from fencepost.simulation.network import SimulatedTransport
 from fencepost.simulation.shown_offsets import SHOWN
@@ -246,12 +246,13 @@ class WatchedStorage(Storage):
         violated: Callable[[str], None],
         written: Written | None,
         removals: Removals,
+        told: Told,
         **options: Any,
     ) -> None:
         super().__init__(disk, path, settings.with_(**log), *rest, **options)
         self.appends, self._sequences, self._violated = Appends(), Sequences(), violated
         self._written, self._removals = written, removals
-        self._stable = StableOffsets()
+        self._stable = StableOffsets(told)
         self._fields = log
         self._real_disk = disk
 
@@ -263,7 +264,7 @@ class WatchedStorage(Storage):
         self, topic: str, topic_id: UUID, index: int, settings: LogSettings | None = None, *rest: Any, **options: Any
     ) -> Partition | OfflinePartition:
         settings = (settings or self.settings).with_(**self._fields)
-        self._stable.forget((topic, index))
+        self._stable.begin((topic, index), topic_id)
         return super().create_partition(topic, topic_id, index, settings, *rest, **options)
 
     def show(self, partitions: Iterable[Partition | OfflinePartition]) -> None:
@@ -379,14 +380,15 @@ def watched(
     written: Written | None,
     removals: Removals,
     ids: ProducerIds,
+    told: Told,
 ) -> Mapping[str, Any]:
     """The options of `Broker` for a node whose answers are watched; `log` and `written` as in `WatchedStorage`.
 
-    `removals` and `ids` know what earlier nodes have removed and handed out.
+    `removals`, `ids` and `told` know what earlier nodes have removed, handed out and told.
     """
     return {
         "storage": lambda *args, **options: WatchedStorage(
-            *args, log=log, violated=violated, written=written, removals=removals, **options
+            *args, log=log, violated=violated, written=written, removals=removals, told=told, **options
         ),
         "connection": lambda node: WatchedConnection(node, violated, ids),
     }

@@ -16,6 +16,7 @@ from fencepost.runtime import Runtime
 from fencepost.simulation.call_faults import FaultyCalls
 from fencepost.simulation.checkers.producer_ids import ProducerIds
 from fencepost.simulation.checkers.removals import Removals
+from fencepost.simulation.checkers.stable_offsets import Told
 from fencepost.simulation.disk_faults import FaultyDisk
 from fencepost.simulation.durable_answers import watched
 from fencepost.simulation.history.recorder import Recorder
@@ -107,6 +108,7 @@ class World:
         self.largest_skew_ms = 0
         """How far the clocks of clients are off from that of the node, at most."""
         self._producer_ids = ProducerIds()
+        self._told_stable: Told = {}
         self._lives = 0
         self._starting: Broker | None = None
 
@@ -203,6 +205,7 @@ class World:
                 None if self.recorder is None else self.recorder.appended,
                 self.removals,
                 self._producer_ids,
+                self._told_stable,
             ),
         )
         self._starting = broker

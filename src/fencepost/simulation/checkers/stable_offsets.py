@@ -5,24 +5,34 @@ Looked at in every answer to a Fetch, against what was appended, apart from what
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from fencepost.protocol.batch import BatchHeader
 
 At = tuple[str, int]
 """Topic and partition."""
 
 
-class StableOffsets:
-    """Every partition of one life of a node; what is open since before is to be added, too."""
+Told = dict[tuple[UUID | None, int], int]
+"""Topic id and partition -> the last stable offset that somebody was told last."""
 
-    def __init__(self) -> None:
+
+class StableOffsets:
+    """Every partition of one life of a node; what is open since before is to be added, too.
+
+    `told`: in its earlier lives as well, if these are given the same one.
+    """
+
+    def __init__(self, told: Told) -> None:
         self._open: dict[At, dict[int, int]] = {}
         """Of each producer id with an open transaction, where it begins."""
-        self._newest: dict[At, int] = {}
+        self._topic_ids: dict[At, UUID] = {}
+        self._told = told
 
-    def forget(self, at: At) -> None:
-        """Another topic of that name is made."""
+    def begin(self, at: At, topic_id: UUID) -> None:
+        """A partition is made, or opened by a start; the topic of its name may be another one."""
         self._open.pop(at, None)
-        self._newest.pop(at, None)
+        self._topic_ids[at] = topic_id
 
     def add(self, at: At, header: BatchHeader) -> None:
         """A batch was appended."""
@@ -37,10 +47,11 @@ class StableOffsets:
         """Somebody is told the last stable offset, and the start of the log; what is wrong with that."""
         if stable < 0:
             return None
-        newest = self._newest.get(at, 0)
+        key = self._topic_ids.get(at), at[1]
+        newest = self._told.get(key, 0)
         if stable < newest:
             return f"the last stable offset of {at[0]}-{at[1]} goes back from {newest} to {stable}"
-        self._newest[at] = stable
+        self._told[key] = stable
         first = min(self._open.get(at, {}).values(), default=stable)
         if stable > max(first, start):
             return f"the last stable offset of {at[0]}-{at[1]} is {stable}, a transaction is open from {first} on"
