@@ -27,13 +27,14 @@ RECORDED = ROOT / "tests" / "protocol" / "recorded" / "exchanges.jsonl.gz"
 #: Whose ApiVersions was answered with everything, features included.
 _ASKED_BY = "apache-kafka-java 4.3.1"
 
+_NO_LISTS = " SECURITY_DISABLED: there are none, as in an Apache Kafka without an authorizer."
+#: API -> what there is to say of its answers
+NOTES: dict[int, str] = {29: _NO_LISTS, 30: _NO_LISTS, 31: _NO_LISTS}
+
 #: what is missing, for a person -> the APIs of it
 MISSING: dict[str, dict[int, str]] = {
     "Authentication and access lists: whoever reaches the port may do everything.": {
         17: "SaslHandshake",
-        29: "DescribeAcls",
-        30: "CreateAcls",
-        31: "DeleteAcls",
         36: "SaslAuthenticate",
         38: "CreateDelegationToken",
         39: "RenewDelegationToken",
@@ -106,7 +107,7 @@ def served_row(key: int, served: Served, kafka: tuple[int, int] | None) -> list[
     gate = "" if served.gate is None else f" v{served.gate[0]} only with `{served.gate[1]}`."
     ours = served.advertised_first, served.last
     older = f" v{served.first} and up is understood." if served.first > served.advertised_first else ""
-    return [str(key), name_of(served), versions(ours), versions(kafka), (gate + older).strip()]
+    return [str(key), name_of(served), versions(ours), versions(kafka), (gate + older + NOTES.get(key, "")).strip()]
 
 
 def missing() -> dict[str, dict[int, str]]:

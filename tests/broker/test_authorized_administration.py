@@ -7,15 +7,19 @@ from typing import Any, Final
 
 import pytest
 from tests.broker.group_talk import commit, committed_offset
+from tests.broker.test_access_lists import EVERYTHING, creation
 from tests.broker.test_authorizer import CLUSTER, GROUP, NO_CLUSTER, NO_GROUP, NO_TOPIC, TOPIC, Scene, scene
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AlterConfigsRequest,
+    CreateAclsRequest,
     CreatePartitionsRequest,
+    DeleteAclsRequest,
     DeleteGroupsRequest,
     DeleteRecordsRequest,
+    DescribeAclsRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeProducersRequest,
@@ -29,6 +33,7 @@ from fencepost.protocol.messages import (
 )
 from fencepost.protocol.messages.alter_configs import AlterConfigsResource as Replaced
 from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic
+from fencepost.protocol.messages.delete_acls import DeleteAclsFilter
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.describe_configs import DescribeConfigsResource
 from fencepost.protocol.messages.describe_producers import TopicRequest
@@ -106,6 +111,20 @@ def leave(scene: Scene) -> Any:
     return scene.client.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")])).error_code
 
 
+def access_lists(scene: Scene) -> Any:
+    return scene.client.ask(DescribeAclsRequest(**EVERYTHING)).error_code
+
+
+def make_access_list(scene: Scene) -> Any:
+    (made,) = scene.client.ask(CreateAclsRequest(creations=[creation(scene.topic)])).results
+    return made.error_code
+
+
+def remove_access_lists(scene: Scene) -> Any:
+    (removed,) = scene.client.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**EVERYTHING)])).filter_results
+    return removed.error_code
+
+
 def moving(scene: Scene) -> Any:
     return scene.client.ask(ListPartitionReassignmentsRequest()).error_code
 
@@ -117,6 +136,9 @@ CASES: Final[dict[str, tuple[Resource, Operation, Callable[[Scene], Any], ErrorC
     "DescribeConfigs of a broker": (CLUSTER, Operation.DESCRIBE_CONFIGS, describe(BROKER_CONFIG), NO_CLUSTER),
     "IncrementalAlterConfigs": (TOPIC, Operation.ALTER_CONFIGS, change, NO_TOPIC),
     "AlterConfigs": (TOPIC, Operation.ALTER_CONFIGS, replace, NO_TOPIC),
+    "DescribeAcls": (CLUSTER, Operation.DESCRIBE, access_lists, NO_CLUSTER),
+    "CreateAcls": (CLUSTER, Operation.ALTER, make_access_list, NO_CLUSTER),
+    "DeleteAcls": (CLUSTER, Operation.ALTER, remove_access_lists, NO_CLUSTER),
     "ListPartitionReassignments": (CLUSTER, Operation.DESCRIBE, moving, NO_CLUSTER),
     "DescribeProducers": (TOPIC, Operation.READ, producers, NO_TOPIC),
     "OffsetForLeaderEpoch": (TOPIC, Operation.DESCRIBE, epochs, NO_TOPIC),

@@ -14,11 +14,14 @@ from fencepost.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from fencepost.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from fencepost.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from fencepost.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from fencepost.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fencepost.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from fencepost.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from fencepost.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from fencepost.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from fencepost.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from fencepost.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -76,11 +79,14 @@ REQUESTS: dict[int, Any] = _by_key(
         ApiVersionsRequest,
         ConsumerGroupDescribeRequest,
         ConsumerGroupHeartbeatRequest,
+        CreateAclsRequest,
         CreatePartitionsRequest,
         CreateTopicsRequest,
+        DeleteAclsRequest,
         DeleteGroupsRequest,
         DeleteRecordsRequest,
         DeleteTopicsRequest,
+        DescribeAclsRequest,
         DescribeClusterRequest,
         DescribeConfigsRequest,
         DescribeGroupsRequest,
@@ -127,11 +133,14 @@ RESPONSES: dict[int, Any] = _by_key(
         ApiVersionsResponse,
         ConsumerGroupDescribeResponse,
         ConsumerGroupHeartbeatResponse,
+        CreateAclsResponse,
         CreatePartitionsResponse,
         CreateTopicsResponse,
+        DeleteAclsResponse,
         DeleteGroupsResponse,
         DeleteRecordsResponse,
         DeleteTopicsResponse,
+        DescribeAclsResponse,
         DescribeClusterResponse,
         DescribeConfigsResponse,
         DescribeGroupsResponse,
@@ -183,16 +192,22 @@ __all__ = [
     "ConsumerGroupDescribeResponse",
     "ConsumerGroupHeartbeatRequest",
     "ConsumerGroupHeartbeatResponse",
+    "CreateAclsRequest",
+    "CreateAclsResponse",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
     "CreateTopicsRequest",
     "CreateTopicsResponse",
+    "DeleteAclsRequest",
+    "DeleteAclsResponse",
     "DeleteGroupsRequest",
     "DeleteGroupsResponse",
     "DeleteRecordsRequest",
     "DeleteRecordsResponse",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
+    "DescribeAclsRequest",
+    "DescribeAclsResponse",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
     "DescribeConfigsRequest",
