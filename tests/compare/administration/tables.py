@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import product
 
+from tests.broker.test_access_lists import EVERYTHING, creation
 from tests.compare.administration.walk import (
     BROKER,
     TOPIC,
@@ -24,7 +25,10 @@ from tests.compare.administration.walk import (
 
 from fencepost.protocol.messages import (
     AlterConfigsRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
     DeleteRecordsRequest,
+    DescribeAclsRequest,
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     IncrementalAlterConfigsRequest,
@@ -34,6 +38,7 @@ from fencepost.protocol.messages import (
     OffsetForLeaderEpochRequest,
 )
 from fencepost.protocol.messages.create_topics import CreatableTopic
+from fencepost.protocol.messages.delete_acls import DeleteAclsFilter
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.describe_topic_partitions import Cursor, TopicRequest
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
@@ -209,6 +214,13 @@ class Tables:
                 for told in (False, True):
                     request = DescribeClusterRequest(include_cluster_authorized_operations=told, endpoint_type=kind)
                     yield f"cluster, endpoint {kind}", partial(self.nodes.ask, request, version)
+        for version in (1, 2, 3):
+            yield "access lists", partial(self.nodes.ask, DescribeAclsRequest(**EVERYTHING), version)
+            for count in (0, 1, 2):
+                made = CreateAclsRequest(creations=[creation(HERE)] * count)
+                yield f"making {count} access lists", partial(self.nodes.ask, made, version)
+                removed = DeleteAclsRequest(filters=[DeleteAclsFilter(**EVERYTHING)] * count)
+                yield f"removing by {count} filters", partial(self.nodes.ask, removed, version)
         moved: tuple[list[Moved] | None, ...] = (
             None, [], [Moved(name=HERE, partition_indexes=[0, 1])], [Moved(name=HERE, partition_indexes=[])],
             [Moved(name=HERE, partition_indexes=[9, -1])], [Moved(name="no.such", partition_indexes=[0])],
