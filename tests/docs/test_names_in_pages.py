@@ -154,7 +154,15 @@ def test_a_default_that_a_page_tells_is_the_one_that_there_is() -> None:
 #: modules whose names a user imports
 PUBLIC = (client, blocking, spark, broker)
 #: names with an underscore that are somebody else's, or values
-FOREIGN_NAMES = {"from_avro", "to_avro", "stock_clients", "read_committed", "read_uncommitted", "offset_order"}
+FOREIGN_NAMES = {
+    "from_avro",
+    "to_avro",
+    "stock_clients",
+    "read_committed",
+    "read_uncommitted",
+    "offset_order",
+    "exactly_once_v2",
+}
 
 
 def parameters(called: object) -> set[str]:
