@@ -77,3 +77,20 @@ def test_who_waits_is_told_how_it_ended_and_the_next_one_begins_it_anew() -> Non
 
     asyncio.run(main())
     assert begun == [0, 1]
+
+
+def test_what_it_raised_is_told_also_to_who_has_no_time_to_wait() -> None:
+    """As who cancels each call after a moment: that moment may be over whenever the loop comes round to it."""
+
+    async def main() -> None:
+        lasting = Lasting(_fails)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await lasting.done_within(1)
+        await asyncio.sleep(0.01)
+        with pytest.raises(ClosedError):
+            async with asyncio.timeout(0):
+                await lasting.done_within(1)
+
+    asyncio.run(main())

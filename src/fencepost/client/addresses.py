@@ -22,6 +22,11 @@ def addresses_of(bootstrap_servers: str) -> list[tuple[str, int]]:
     return found
 
 
+def told_by_a_broker(why: str) -> str:
+    """Why nobody is reached at an address that bootstrap_servers does not have, and where it came from."""
+    return f"{why} (a broker tells clients that address: advertised.listeners)"
+
+
 def _address(server: str) -> tuple[str, int]:
     server = server.strip()
     if "://" in server:

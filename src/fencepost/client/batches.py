@@ -189,7 +189,7 @@ class Batch:
 
     def too_late(self) -> DeliveryError:
         """What its records are told when their time is up."""
-        last = f"; last: {self.last}" if self.last else "" if self.tries else "; none was sent, to no leader"
+        last = f"; last: {self.last}" if self.last else "" if self.tries else "; none was sent"
         written = "whether they were written is not known" if self.in_doubt else "they were not written"
         return DeliveryError(
             f"{self.builder.count} records for {self.at.topic}-{self.at.partition} were not acknowledged within "

@@ -11,7 +11,7 @@ from enum import IntEnum, auto
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.addresses import addresses_of
+from fencepost.client.addresses import addresses_of, told_by_a_broker
 from fencepost.client.authentication import Login
 from fencepost.client.connection import Connection, Features, open_connection
 from fencepost.client.deadline import Deadline
@@ -149,15 +149,13 @@ class Cluster:
         return task.result() if task is not None and self._is_good(task) else None
 
     async def any_connection(self) -> Connection:
-        """A connection to whichever node answers first; another one is tried when one is silent.
-
-        Raises UnreachableError.
-        """
+        """A connection to whichever node answers first, though others are silent.  Raises UnreachableError."""
         self.check_open()
         untried = deque(dict.fromkeys([*self.nodes.values(), *self.bootstrap]))
-        ready = self._connections.get((untried[0], Use.DATA))
-        if ready is not None and self._is_good(ready):
-            return ready.result()
+        for address in untried:
+            ready = self._connections.get((address, Use.DATA))
+            if ready is not None and self._is_good(ready):
+                return ready.result()
         with self._outage.looking():
             return await self._first_of(untried)
 
@@ -220,7 +218,9 @@ class Cluster:
             if isinstance(error, AuthenticationError):
                 self._refused_until[address] = loop.time() + _REFUSED_FOR
                 self._outage.ended()
-            raise type(error)(self.security.named(str(error))) from error.__cause__
+            why = self.security.named(str(error))
+            is_told = isinstance(error, ConnectionLostError) and address not in self.bootstrap
+            raise type(error)(told_by_a_broker(why) if is_told else why) from error.__cause__
         self._outage.ended()
         if connection.features.epoch >= self.features.epoch:
             self.features = connection.features

@@ -33,6 +33,11 @@ class Deadline:
         """Seconds that are left; negative when it has passed."""
         return self._at - self._loop.time()
 
+    @property
+    def last_met(self) -> str:
+        """Why the last attempt was not the last one."""
+        return str(self._because)
+
     async def pause(self, because: object) -> None:
         """Wait before the next attempt.  Raises TimedOutError when there is no time for one."""
         self._because = because

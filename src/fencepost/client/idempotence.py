@@ -7,6 +7,7 @@ from typing import Final
 
 from fencepost.client.batches import Batch
 from fencepost.client.cluster import Cluster
+from fencepost.client.deadline import Deadline
 from fencepost.client.errors import (
     AuthenticationError,
     BrokerError,
@@ -80,13 +81,13 @@ class Idempotence:
                 try:
                     answer = await deadline.within(self._request())
                 except (ConnectionLostError, UnreachableError) as lost:
-                    await deadline.pause(lost)
+                    await self._again(deadline, lost)
                     continue
                 error = ErrorCode(answer.error_code)
                 if not error:
                     self._producer_id_and_epoch = ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
                 elif error.retriable:
-                    await deadline.pause(error.name)
+                    await self._again(deadline, error.name)
                 else:
                     raise BrokerError(error, "no producer id was given")
         except TimedOutError:
@@ -102,6 +103,11 @@ class Idempotence:
                 self.sender.abandon(error)
         if self.sender is not None:
             self.sender.wake()
+
+    async def _again(self, deadline: Deadline, because: object) -> None:
+        if self.sender is not None:
+            self.sender.hindered(None, f"no producer id was given: {because}")
+        await deadline.pause(because)
 
     async def _request(self) -> InitProducerIdResponse:
         connection = await self._cluster.any_connection()

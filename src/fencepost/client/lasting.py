@@ -24,7 +24,8 @@ class Lasting:
     async def done_within(self, seconds: float | None) -> bool:
         """Whether it is done, after at most so long (None: it takes what it takes).  Raises what it raises."""
         task = self._task = self._task or asyncio.get_running_loop().create_task(self._work())
-        await asyncio.wait([task], timeout=None if seconds is None else max(seconds, 0))
+        if not task.done():  # else who is about to be cancelled is told all the same
+            await asyncio.wait([task], timeout=None if seconds is None else max(seconds, 0))
         if self._task is not task:
             return False  # it was cancelled, or somebody else was told
         if not task.done():

@@ -9,6 +9,7 @@ from typing import Final
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
+from fencepost.client.deadline import Deadline
 from fencepost.client.errors import ClientError, ConnectionLostError, TimedOutError, UnreachableError
 from fencepost.protocol.types import TopicPartition
 
@@ -20,35 +21,52 @@ _PAUSE_OF_THE_REFUSED: Final = 0.5
 class Routes:
     """Tells leaders and connections that are there, and gets those that are not.
 
-    `again` is called with a number of seconds after which it is worth asking again, `refused` with a node or the name
-    of a topic, and why nothing can be sent there.  `creates_topics`: a topic that is not there may be made by being
-    asked for, where the cluster does that.
+    `again` is called with a number of seconds after which it is worth asking again, `hindered` and `refused` with a
+    node or the name of a topic, and why nothing can be sent there: now, or for good.  `creates_topics`: a topic that is
+    not there may be made by being asked for, where the cluster does that.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         again: Callable[[float], None],
+        hindered: Callable[[object, str], None],
         refused: Callable[[object, ClientError], None],
         creates_topics: bool = True,
     ) -> None:
         self._cluster = cluster
         self._again = again
+        self._hindered = hindered
         self._refused = refused
         self._creates_topics = creates_topics
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._preparing: dict[object, None] = {}
+        self._looking: dict[object, Deadline] = {}
+        """By when topics are found that are looked for."""
 
     def leader(self, at: TopicPartition) -> int | None:
         """The node that leads a partition; None: it is looked for."""
         topic = self._cluster.topics.get(at.topic)
-        leader = -1 if topic is None else topic.leaders.get(at.partition, -1)
-        if leader in self._cluster.nodes:
+        if (leader := self._known(at)) is not None:
             return leader
-        deadline = self._cluster.deadline(f"looking for the leader of {at.topic}-{at.partition}")
-        look = partial(self._cluster.topic, at.topic, deadline, self._creates_topics)
-        self._prepare(at.topic, look if topic is None else partial(self._cluster.look_again, at.topic))
+        if topic is None and at.topic not in self._preparing:
+            deadline = self._cluster.deadline(f"looking for the leader of {at.topic}-{at.partition}")
+            self._looking[at.topic] = deadline
+            self._prepare(at.topic, partial(self._cluster.topic, at.topic, deadline, self._creates_topics))
+        elif topic is not None:
+            self._prepare(at.topic, partial(self._cluster.look_again, at.topic))
         return None
+
+    def why_not_led(self, at: TopicPartition) -> str:
+        """Why no leader is known; empty if one is."""
+        if at.topic in self._looking:
+            return f"no leader was found: {self._looking[at.topic].last_met}"
+        return "" if at.topic not in self._cluster.topics or self._known(at) is not None else "nobody leads it"
+
+    def _known(self, at: TopicPartition) -> int | None:
+        topic = self._cluster.topics.get(at.topic)
+        leader = -1 if topic is None else topic.leaders.get(at.partition, -1)
+        return leader if leader in self._cluster.nodes else None
 
     def connection(self, node: int) -> Connection | None:
         """The connection to a node; None: it is made."""
@@ -70,7 +88,8 @@ class Routes:
         pause = 0.0
         try:
             await work()
-        except (ConnectionLostError, UnreachableError, TimedOutError):
+        except (ConnectionLostError, UnreachableError, TimedOutError) as error:
+            self._hindered(what, str(error))
             # The leader may have moved; ask anew whoever answers, as long as the records have time.
             self._cluster.topics.clear()
             pause = _PAUSE
@@ -79,6 +98,7 @@ class Routes:
             pause = _PAUSE_OF_THE_REFUSED
         finally:
             self._preparing.pop(what, None)
+            self._looking.pop(what, None)
         self._again(pause)
 
     def close(self) -> None:

@@ -97,7 +97,7 @@ class Sender:
         self._ends = BatchEnds(cluster, rules, self._busy, self._memory, self._counts, self._alarm)
         self._last: dict[int, Connection] = {}
         """Node -> the connection that it was sent to last, where it does not answer."""
-        self._routes = Routes(cluster, self._look_in, self._fail_lanes, creates_topics)
+        self._routes = Routes(cluster, self._look_in, self.hindered, self._fail_lanes, creates_topics)
 
     # Records in
 
@@ -299,6 +299,7 @@ class Sender:
     def _expire(self, lane: Lane, now: float) -> None:
         """Fail what has waited for too long."""
         while (batch := lane.oldest) is not None and now >= batch.deadline:
+            batch.last = batch.last or self._routes.why_not_led(lane.at)
             if lane.queue and batch is lane.queue[0]:
                 lane.queue.popleft()
                 self._ends.failed(lane, batch, Outcome.ABORTABLE, batch.too_late(), is_spent=False)
@@ -327,6 +328,13 @@ class Sender:
             self._alarm.set(batch.deadline)
             return False
         return True
+
+    def hindered(self, what: object, why: str) -> None:
+        """Note why nothing can be sent now to a topic, or to the node that leads a partition; None: to nobody."""
+        for lane in self._busy.values():
+            if what is None or what in (lane.at.topic, self._routes.leader(lane.at)):
+                for batch in (*lane.in_flight, *lane.queue):
+                    batch.last = batch.last if batch.on_wire else why
 
     def _fail_lanes(self, what: object, error: ClientError) -> None:
         """Nothing can be sent to a topic, or to the node that leads a partition."""

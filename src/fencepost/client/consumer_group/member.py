@@ -110,6 +110,8 @@ class ConsumerGroupMember:
         """What the owner is to be told."""
         self._trouble = ""
         """Why the last heartbeat was of no use."""
+        self._asking: Deadline | None = None
+        """By when the heartbeat is to be answered that was begun last."""
 
     # What the consumer knows
 
@@ -220,7 +222,8 @@ class ConsumerGroupMember:
         try:
             await deadline.within(self._ended.wait())
         except TimedOutError as late:
-            raise TimedOutError(f"{late}{f'; {self._trouble}' if self._trouble else ''}") from None
+            trouble = self._trouble or ("" if self._asking is None else self._asking.last_met)
+            raise TimedOutError(str(late) if trouble in str(late) else f"{late}; {trouble}") from None
 
     def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:  # noqa: ARG002
         """Tell the coordinator, who waits for what was given up to give it to others."""
@@ -292,8 +295,8 @@ class ConsumerGroupMember:
         self._is_to_acknowledge = self._is_to_acknowledge and now.owned != self._given
         try:
             least = _WITH_REGEX if now.regex is not None else 0
-            deadline = self._cluster.deadline("a heartbeat")
-            answer = await self.requests.ask(request, deadline, again=again, least=least)
+            self._asking = self._cluster.deadline("a heartbeat")
+            answer = await self.requests.ask(request, self._asking, again=again, least=least)
         except ClientError as error:
             is_lasting = isinstance(error, UnsupportedByBrokerError) or self._state is State.JOINING
             if is_lasting and not isinstance(error, RetriableError):
