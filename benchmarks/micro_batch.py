@@ -15,7 +15,7 @@ import statistics
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any, TypeVar
@@ -48,10 +48,15 @@ class CountingNetwork(SocketNetwork):
         self.opened = 0
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+        self,
+        protocol_factory: Callable[[], P],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        begin: Callable[[P], Awaitable[None]] | None = None,
     ) -> tuple[asyncio.Transport, P]:
         self.opened += 1
-        return await super().connect(protocol_factory, host, port, tls)
+        return await super().connect(protocol_factory, host, port, tls, begin)
 
 
 class Costs:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, TypeVar
 
@@ -133,11 +133,16 @@ class LongLine(SocketNetwork):
     """Sockets to a proxy in this process, one for each connection, which delays what it passes on."""
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+        self,
+        protocol_factory: Callable[[], P],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        begin: Callable[[P], Awaitable[None]] | None = None,
     ) -> tuple[asyncio.Transport, P]:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _Passage(target=(host, port)), "127.0.0.1", 0)
-        return await super().connect(protocol_factory, "127.0.0.1", server.sockets[0].getsockname()[1], tls)
+        return await super().connect(protocol_factory, "127.0.0.1", server.sockets[0].getsockname()[1], tls, begin)
 
 
 def once(what: str, bootstrap: str, topic: str) -> None:

@@ -157,3 +157,42 @@ def test_a_certificate_must_be_for_the_name_and_not_for_an_address_of_it(
 
     asyncio.run(scenario())
     assert asked[0] == ("127.0.0.2", 9, {"ssl": tls, "server_hostname": "several.test" if tls else None})
+
+
+@pytest.mark.parametrize("spoils", ["closes", "is silent"])
+def test_an_address_at_which_nothing_can_be_begun_does_not_stand_for_the_host(
+    spoils: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[asyncio.BaseTransport] = []
+
+    class Noting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            made.append(transport)
+            self.peer = transport.get_extra_info("peername")[0]
+
+    async def begin(protocol: Noting) -> None:
+        if protocol.peer != "127.0.0.1":
+            await asyncio.sleep(1000 if spoils == "is silent" else 0)
+            raise ConnectionError("this is nothing that we know")
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        servers = [await asyncio.start_server(lambda *_: None, "127.0.0.2", 0)]
+        port = servers[0].sockets[0].getsockname()[1]
+        servers += [await asyncio.start_server(lambda *_: None, host, port) for host in ("127.0.0.3", "127.0.0.1")]
+        monkeypatch.setattr(loop, "getaddrinfo", known_as("127.0.0.2", "127.0.0.3", "127.0.0.1"), raising=False)
+        async with asyncio.timeout(60):
+            won, protocol = await SocketNetwork().connect(Noting, "several.test", port, None, begin)
+        assert protocol.peer == "127.0.0.1"
+        await asyncio.sleep(0.01)
+        assert [each.is_closing() for each in made if each is not won] == [True, True]
+        assert not won.is_closing()
+        won.abort()
+        if spoils == "closes":
+            monkeypatch.setattr(loop, "getaddrinfo", known_as("127.0.0.4", "127.0.0.3", "127.0.0.2"), raising=False)
+            with pytest.raises(ConnectionError, match="nothing that we know"):
+                await SocketNetwork().connect(Noting, "several.test", port, None, begin)
+        for server in servers:
+            server.close()
+
+    asyncio.run(scenario())

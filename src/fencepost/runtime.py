@@ -11,7 +11,7 @@ import asyncio
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random, SystemRandom
@@ -61,9 +61,17 @@ class Network(Protocol):
         ...
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+        self,
+        protocol_factory: Callable[[], P],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        begin: Callable[[P], Awaitable[None]] | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        """Connect to host:port, with TLS if a context is given.  Raises OSError if nobody answers there as expected."""
+        """Connect to host:port, with TLS if a context is given.  Raises OSError if nobody answers there as expected.
+
+        `begin` is awaited on what is connected; where it raises ConnectionError, another address of the host is tried.
+        """
         ...
 
 
@@ -83,16 +91,28 @@ class SocketNetwork:
         return SocketListener(protocol_factory, await bound_sockets(host, port), admission)
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+        self,
+        protocol_factory: Callable[[], P],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        begin: Callable[[P], Awaitable[None]] | None = None,
     ) -> tuple[asyncio.Transport, P]:
         loop = asyncio.get_running_loop()
-        attempts = [
-            partial(
-                loop.create_connection, protocol_factory, address, port, ssl=tls, server_hostname=host if tls else None
+
+        async def attempt(address: str) -> tuple[asyncio.Transport, P]:
+            transport, protocol = await loop.create_connection(
+                protocol_factory, address, port, ssl=tls, server_hostname=host if tls else None
             )
-            for address in await addresses_of(host, port)
-        ]
-        return await first_connected(attempts)
+            if begin is not None:
+                try:
+                    await begin(protocol)
+                except BaseException:
+                    transport.abort()
+                    raise
+            return transport, protocol
+
+        return await first_connected([partial(attempt, address) for address in await addresses_of(host, port)])
 
 
 @dataclass(frozen=True, slots=True)

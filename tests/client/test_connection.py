@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
-from fencepost.client.connection import Connection, open_connection
+from fencepost.client.connection import Connection
 from fencepost.client.errors import AuthenticationError, ConnectionLostError, MisuseError, UnsupportedByBrokerError
+from fencepost.client.opening import open_connection
 from fencepost.protocol.codec import encode_response
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ApiVersionsResponse, MetadataRequest, MetadataResponse
@@ -179,6 +180,6 @@ def test_what_ended_a_connection_before_anything_was_asked_is_told_to_who_asks_f
         alert.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
         connection.connection_lost(alert)
         with pytest.raises(AuthenticationError, match="wants a certificate of this client"):
-            await connection.start()
+            await connection.ask_what_is_served()
 
     asyncio.run(scenario())

@@ -14,8 +14,8 @@ from tests.client.test_producer import simulate
 
 from fencepost.client import Admin, Consumer, Producer
 from fencepost.client.authentication import Login
-from fencepost.client.connection import open_connection
 from fencepost.client.errors import ConnectionLostError
+from fencepost.client.opening import open_connection
 from fencepost.client.security import Security
 from fencepost.protocol.messages import MetadataRequest
 from fencepost.protocol.messages.metadata import MetadataRequestTopic

@@ -18,7 +18,7 @@ from fencepost.broker.apis import list_offsets
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.registry import SERVED, Handler, Later, Reply
 from fencepost.client import Admin, ClientError
-from fencepost.client.connection import open_connection
+from fencepost.client.opening import open_connection
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode

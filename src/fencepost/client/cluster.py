@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.client.addresses import addresses_of, told_by_a_broker
 from fencepost.client.authentication import Login
-from fencepost.client.connection import Connection, Features, open_connection
+from fencepost.client.connection import Connection, Features
 from fencepost.client.deadline import Deadline
 from fencepost.client.errors import (
     AuthenticationError,
@@ -27,6 +27,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.home import Home
 from fencepost.client.missing_topics import MissingTopics
+from fencepost.client.opening import open_connection
 from fencepost.client.outage import Outage
 from fencepost.client.security import Security
 from fencepost.client.settings import check_milliseconds, check_sendable, check_texts
@@ -44,7 +45,6 @@ from fencepost.runtime import Runtime
 logger = logging.getLogger(__name__)
 
 _SHORTEST_AGE: Final = 0.1
-_LOOKED_AGAIN_AFTER: Final = 0.1
 _REFRESHED_AGAIN_AFTER: Final = 5.0
 _BATCHED_LOOKUP_SINCE: Final = 4
 #: Seconds after which a node that does not answer is not waited for alone.
@@ -218,8 +218,8 @@ class Cluster:
             if isinstance(error, AuthenticationError):
                 self._refused_until[address] = loop.time() + _REFUSED_FOR
                 self._outage.ended()
-            why = self.security.named(str(error))
             is_told = isinstance(error, ConnectionLostError) and address not in self.bootstrap
+            why = self.security.named(str(error))
             raise type(error)(told_by_a_broker(why) if is_told else why) from error.__cause__
         self._outage.ended()
         if connection.features.epoch >= self.features.epoch:
@@ -327,7 +327,7 @@ class Cluster:
 
     async def look_again(self, name: str) -> None:
         """After a pause ask for a topic: nobody leads one of its partitions (yet), or it has it no more."""
-        await asyncio.sleep(_LOOKED_AGAIN_AFTER)
+        await asyncio.sleep(_SHORTEST_AGE)
         await self.refresh([name])
 
     async def topic(self, name: str, deadline: Deadline, create: bool = True) -> TopicView:

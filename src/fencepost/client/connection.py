@@ -27,7 +27,6 @@ from fencepost.client.errors import (
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import RESPONSES, ApiVersionsRequest, ApiVersionsResponse
-from fencepost.runtime import Network
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class Features(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A client's connection to one broker.  Made by `open_connection`."""
+    """A client's connection to one broker.  Made by `opening.open_connection`."""
 
     def __init__(self, client_id: str, request_timeout_ms: int, login: Login | None = None) -> None:
         self._client_id = client_id
@@ -187,11 +186,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.close(f"{self.address} did not answer in time")
 
-    async def start(self) -> None:
-        """Ask what the broker serves, and log in.
-
-        Raises AuthenticationError, ConnectionLostError, UnsupportedByBrokerError.
-        """
+    async def ask_what_is_served(self) -> None:
+        """Before anything else.  Raises AuthenticationError, ConnectionLostError, UnsupportedByBrokerError."""
         request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
         answer: ApiVersionsResponse = await self.request(request, _API_VERSIONS_VERSION)
         if answer.error_code:
@@ -202,6 +198,9 @@ class Connection(asyncio.BufferedProtocol):
         self.ranges = {served.api_key: (served.min_version, served.max_version) for served in answer.api_keys}
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         self.features = Features(answer.finalized_features_epoch, levels)
+
+    async def log_in(self) -> None:
+        """Where that is wanted.  Raises AuthenticationError, ConnectionLostError, UnsupportedByBrokerError."""
         if self._login is not None:
             self._session = await self._login.carry_out(await self._login.exchange(), self.address, self._ask_of_login)
 
@@ -379,40 +378,3 @@ def _api(request: Any) -> str:
     """What the API of a request class is called."""
     name: str = request.__name__
     return name.removesuffix("Request")
-
-
-async def open_connection(
-    network: Network,
-    host: str,
-    port: int,
-    client_id: str,
-    request_timeout_ms: int,
-    *,
-    context: ssl.SSLContext | None = None,
-    login: Login | None = None,
-) -> Connection:
-    """Connect, with TLS if there is a context; ask what is served, and log in if that is wanted.
-
-    Raises ConnectionLostError, AuthenticationError, UnsupportedByBrokerError.
-    """
-    where = f"{host}:{port}"
-    try:
-        async with asyncio.timeout(request_timeout_ms / 1000):
-            _, connection = await network.connect(
-                lambda: Connection(client_id, request_timeout_ms, login), host, port, context
-            )
-            connection.address = where
-            try:
-                await connection.start()
-            except BaseException:
-                connection.close()
-                raise
-    except TimeoutError:
-        raise ConnectionLostError(f"{where} did not answer within {request_timeout_ms} ms") from None
-    except ssl.SSLError as error:
-        raise tls.refusal(where, error) from None
-    except OSError as error:
-        if context is not None and isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError):
-            raise tls.cut_off(where) from None
-        raise ConnectionLostError(f"{where} cannot be reached: {error.strerror or error}") from None
-    return connection

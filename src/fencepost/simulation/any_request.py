@@ -11,8 +11,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fencepost.client.connection import Connection, open_connection
+from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
+from fencepost.client.opening import open_connection
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, cast
 
 from fencepost.runtime import Admission, Listener, Network
@@ -33,12 +33,19 @@ class CuttingNetwork:
         self.befell = befell
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+        self,
+        protocol_factory: Callable[[], P],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        begin: Callable[[P], Awaitable[None]] | None = None,
     ) -> tuple[asyncio.Transport, P]:
         protocol = protocol_factory()
         assert isinstance(protocol, asyncio.BufferedProtocol), "clients take what arrives into buffers of their own"
         between = CutConnection(self, protocol)
         await self._network.connect(lambda: between, host, port, tls)
+        if begin is not None:
+            await begin(protocol)
         return between, protocol
 
     async def listen(

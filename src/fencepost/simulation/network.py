@@ -7,7 +7,7 @@ import contextvars
 import random
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from fencepost.runtime import Admission, Listener
@@ -97,7 +97,12 @@ class SimulatedNetwork:
         return listening
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+        self,
+        protocol_factory: Callable[[], P],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        begin: Callable[[P], Awaitable[None]] | None = None,
     ) -> tuple[asyncio.Transport, P]:
         assert tls is None, "a network in memory has no TLS"
         await asyncio.sleep(self.delay())
@@ -118,6 +123,8 @@ class SimulatedNetwork:
         protocol = protocol_factory()
         listening.context.copy().run(theirs.start, accepted)
         ours.start(protocol)
+        if begin is not None:
+            await begin(protocol)
         return ours, protocol
 
     def forget(self, port: int, listening: _Listening) -> None:
@@ -163,11 +170,18 @@ class NamedNetwork:
         return await self._network.listen(protocol_factory, host, port, admission)
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+        self,
+        protocol_factory: Callable[[], P],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        begin: Callable[[P], Awaitable[None]] | None = None,
     ) -> tuple[asyncio.Transport, P]:
         transport, protocol = await self._network.connect(protocol_factory, host, port, tls)
         assert isinstance(transport, SimulatedTransport), "it is a simulated network"
         transport.owner = self.owner
+        if begin is not None:
+            await begin(protocol)
         return transport, protocol
 
 

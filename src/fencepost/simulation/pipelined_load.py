@@ -10,8 +10,9 @@ import asyncio
 from collections import deque
 from typing import Final, NamedTuple
 
-from fencepost.client.connection import Connection, open_connection
+from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
+from fencepost.client.opening import open_connection
 from fencepost.protocol.batch import next_sequence
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, ProduceRequest, ProduceResponse

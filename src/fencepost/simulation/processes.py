@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import random
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar
@@ -157,7 +157,12 @@ class Process:
     # Its network (runtime.Network)
 
     async def connect(
-        self, protocol_factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None = None
+        self,
+        protocol_factory: Callable[[], P],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        begin: Callable[[P], Awaitable[None]] | None = None,
     ) -> tuple[asyncio.Transport, P]:
         while (held := max(self._held)) > self._loop.time():  # noqa: ASYNC110
             await asyncio.sleep(held - self._loop.time())
@@ -168,6 +173,8 @@ class Process:
         self._hold(transport)
         self._connections = [each for each in self._connections if not each.is_closing()]
         self._connections.append(transport)
+        if begin is not None:
+            await begin(protocol)
         return transport, protocol
 
     def send(self, to: Passage | None, transport: Sending, data: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from fencepost.client import Admin, ClientError
 from fencepost.client.addresses import addresses_of
-from fencepost.client.connection import open_connection
+from fencepost.client.opening import open_connection
 from fencepost.protocol.messages import MetadataRequest
 from fencepost.runtime import Runtime
 from fencepost.simulation.cast import Stage, Window

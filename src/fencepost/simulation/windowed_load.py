@@ -13,8 +13,9 @@ from collections import deque
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.connection import Connection, open_connection
+from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
+from fencepost.client.opening import open_connection
 from fencepost.protocol.batch import next_sequence
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
