@@ -88,6 +88,22 @@ def test_a_coordinator_is_asked_where_it_is_now() -> None:
     simulate(scenario)
 
 
+def test_who_asks_any_broker_does_not_wait_for_a_silent_one_beside_a_connection_that_is_there() -> None:
+    async def main(loop: VirtualLoop) -> float:
+        network = SimulatedNetwork(random.Random(3))
+        await network.listen(asyncio.Protocol, "127.0.0.1", 1, ConnectionQuotas(9, 9))
+        await network.listen(partial(Node, epoch=1, level=2), "127.0.0.1", 2, ConnectionQuotas(9, 9))
+        cluster = Cluster("127.0.0.1:1", runtime=Runtime(VirtualClock(loop), network, random.Random(3)))
+        cluster.nodes = {port: ("127.0.0.1", port) for port in (1, 2)}
+        there = await cluster.connection(2)
+        begun = loop.time()
+        assert await cluster.any_connection() is there
+        await cluster.close()
+        return loop.time() - begun
+
+    assert run(main) == 0
+
+
 class Node(asyncio.Protocol):
     """Answers the first request, which is ApiVersions, with what its features are."""
 
