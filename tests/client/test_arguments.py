@@ -9,7 +9,7 @@ import pytest
 from tests.client.test_producer import producer, shown, simulate
 
 from fencepost.client import Consumer, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from fencepost.client.arguments import whole_number
+from fencepost.client.arguments import text, whole_number
 from fencepost.simulation.world import ADDRESS, World
 
 AT = TopicPartition("t", 0)
@@ -130,3 +130,14 @@ def test_a_whole_number_of_another_library_is_one() -> None:
             return 5
 
     assert whole_number("offset", Theirs()) == 5
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "€", "\N{GRINNING FACE}"])
+def test_a_text_has_as_many_bytes_as_every_version_of_a_request_can_hold(letter: str) -> None:
+    size = len(letter.encode())
+    longest = letter * (32_767 // size)
+    assert text("topic", longest) == longest
+    with pytest.raises(
+        ValueError, match=rf"^topic=.*: it has {len(longest + letter) * size} bytes, and may have 32767"
+    ):
+        text("topic", longest + letter)

@@ -164,7 +164,10 @@ def test_what_fails_while_somebody_else_is_answered_ends_its_own_connection_only
             client.close()
 
 
-def test_a_request_that_waits_keeps_its_own_name_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("versions", [(3, 4), (4, 3), (4, 4)])
+def test_a_request_that_waits_keeps_its_own_name_and_version(
+    monkeypatch: pytest.MonkeyPatch, versions: tuple[int, int]
+) -> None:
     """What is said of it later is said of its client, whoever else uses the connection meanwhile."""
     seen: list[tuple[str | None, int]] = []
     waiting: list[asyncio.Future[None]] = []
@@ -182,14 +185,14 @@ def test_a_request_that_waits_keeps_its_own_name_and_version(monkeypatch: pytest
     with serving() as broker:
         client = Client(broker)
         frames = []
-        for name, version in (("first", 3), ("second", 4)):
+        for name, version in zip(("first", "second"), versions, strict=True):
             client._client_id = name
             frames.append(client.frame(FindCoordinatorRequest(), version))
         client.send_bytes(b"".join(frames))
         for _ in frames:
             assert client.receive().error_code == ErrorCode.NONE
         client.close()
-    assert sorted(seen) == [("first", 3), ("second", 4)]
+    assert sorted(seen) == [("first", versions[0]), ("second", versions[1])]
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 9])
