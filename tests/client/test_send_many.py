@@ -14,6 +14,8 @@ from tests.twins import need_compiled, python_alone
 
 from fencepost.broker import running_broker
 from fencepost.client import (
+    Consumer,
+    ConsumerRecord,
     ManyMetadata,
     Producer,
     RecordTooLargeError,
@@ -142,6 +144,25 @@ def test_a_key_that_is_none_is_named_too(bad: Any) -> None:
             with pytest.raises(TypeError, match=r"^record 1: the key is a"):
                 await writer.send_many("t", [b"1", b"2"], keys=[None, bad], partition=0)
         assert await shown(world) == [b"1"]
+
+    simulate(scenario)
+
+
+def test_each_record_has_the_time_that_was_said_be_it_0_or_else_that_of_the_writer() -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            before = writer._cluster.runtime.clock.now()
+            for timestamp in (0, 5, None):
+                await (await writer.send("t", b"one", partition=0, timestamp=timestamp))
+                await (await writer.send_many("t", [b"many", b"many"], partition=0, timestamp=timestamp))
+            after = writer._cluster.runtime.clock.now()
+        async with Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            reader.assign([TopicPartition("t", 0)])
+            found: list[ConsumerRecord] = []
+            while len(found) < 9:
+                found += await reader.poll(5000)
+        assert [record.timestamp for record in found[:6]] == [0] * 3 + [5] * 3
+        assert all(before <= record.timestamp <= after for record in found[6:])
 
     simulate(scenario)
 
