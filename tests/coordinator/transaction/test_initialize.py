@@ -20,7 +20,8 @@ from tests.coordinator.transaction.transaction_doubles import (
 )
 
 from fencepost.coordinator.transaction.decision import NEEDS_PRODUCER_ID, Refusal, Transition, Unchanged
-from fencepost.coordinator.transaction.initialize import Initialize, initialize
+from fencepost.coordinator.transaction.initialize import LONGEST_ID, Initialize, check, initialize
+from fencepost.coordinator.transaction.settings import TransactionSettings
 from fencepost.coordinator.transaction.state import State
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import NO_PRODUCER, Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch
@@ -275,3 +276,11 @@ def test_a_rotation_that_gets_no_producer_id_is_asked_again() -> None:
     world.producer_ids.exhausted = False
     world.tick(world.clock.advance(101))
     assert world.state() == "CompleteAbort"
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "€"])
+def test_a_transactional_id_has_as_many_bytes_as_the_journal_has_room_for(letter: str) -> None:
+    longest = letter * (LONGEST_ID // len(letter.encode()))
+    for name, error in (("", True), (letter, False), (longest, False), (longest + letter, True)):
+        found = check(NO_PRODUCER, name, 1000, False, False, TransactionSettings())
+        assert found is (ErrorCode.INVALID_REQUEST if error else ErrorCode.NONE)
