@@ -274,6 +274,20 @@ def test_who_may_not_ask_for_a_coordinator_does_not_have_its_topic_made(resource
         client.close()
 
 
+@pytest.mark.parametrize(("resource", "kind"), [(GROUP, 0), (ID, 1)])
+def test_whoever_may_ask_for_one_of_several_coordinators_has_its_topic_made(resource: Resource, kind: int) -> None:
+    denies = Denies()
+    denies.denied, denies.only = {(resource, Operation.DESCRIBE)}, "a"
+    with serving(denies, offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1) as broker:
+        client = Client(broker)
+        found = client.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=["a", "b"]), 4).coordinators
+        assert {each.key: each.error_code for each in found} == {
+            "a": NO_GROUP if resource is GROUP else NO_ID,
+            "b": ErrorCode.NONE,
+        }
+        client.close()
+
+
 def test_who_may_not_see_its_settings_may_make_a_topic(scene: Scene) -> None:
     scene.deny(TOPIC, Operation.DESCRIBE_CONFIGS)
     wanted = CreatableTopic(name="made", num_partitions=3, replication_factor=1, assignments=[], configs=[])

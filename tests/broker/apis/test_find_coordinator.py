@@ -87,3 +87,16 @@ def test_a_type_that_there_is_not_makes_nothing() -> None:
         client = Client(broker)
         assert client.ask(finding(2, "s"), 4).coordinators[0].error_code == ErrorCode.INVALID_REQUEST
         assert not broker.node.topics.by_name
+
+
+@pytest.mark.parametrize("counts", [(1, 3), (3, 1)])
+def test_each_kind_of_id_lives_in_a_journal_of_its_own_number_of_partitions(counts: tuple[int, int]) -> None:
+    of_groups, of_transactions = counts
+    with serving(
+        offsets_topic_num_partitions=of_groups, transaction_state_log_num_partitions=of_transactions
+    ) as broker:
+        client = Client(broker)
+        for key_type in JOURNALS:
+            found = client.ask(finding(key_type, *"abcdefghij"), 4).coordinators
+            assert [(each.key, each.error_code) for each in found] == [(key, ErrorCode.NONE) for key in "abcdefghij"]
+        client.close()

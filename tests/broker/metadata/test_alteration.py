@@ -8,20 +8,21 @@ import pytest
 from tests.broker.wire import Client, clients, new_topic
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from fencepost.protocol.messages import AlterConfigsRequest, CreateTopicsRequest, IncrementalAlterConfigsRequest
 from fencepost.protocol.messages import alter_configs as whole
 from fencepost.protocol.messages import incremental_alter_configs as single
+from fencepost.protocol.messages.create_topics import CreatableTopic
 
 client = clients()
 SET = 0
 
 
-def altered(name: str, value: str, is_whole: bool) -> Any:
+def altered(name: str, value: str, is_whole: bool, kind: int = 2) -> Any:
     if is_whole:
         configs = [whole.AlterableConfig(name="retention.ms", value=value)]
-        return whole.AlterConfigsResource(resource_type=2, resource_name=name, configs=configs)
+        return whole.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     operations = [single.AlterableConfig(name="retention.ms", config_operation=SET, value=value)]
-    return single.AlterConfigsResource(resource_type=2, resource_name=name, configs=operations)
+    return single.AlterConfigsResource(resource_type=kind, resource_name=name, configs=operations)
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -38,3 +39,18 @@ def test_of_a_topic_that_is_named_twice_nothing_is_changed(client: Client, is_wh
     ]
     topics = client.broker.node.topics.by_name
     assert (topics[twice].settings, topics[once].settings) == ({}, {"retention.ms": "2000"})
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_topic_that_is_called_as_the_broker_is_another_resource(client: Client, is_whole: bool) -> None:
+    wanted = CreatableTopic(name="0", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    assert client.ask(CreateTopicsRequest(topics=[wanted])).topics[0].error_code == ErrorCode.NONE
+    request = AlterConfigsRequest if is_whole else IncrementalAlterConfigsRequest
+    resources = [altered("0", "1000", is_whole, kind) for kind in (2, 4)]
+    answers = client.ask(request(resources=resources, validate_only=False)).responses
+    assert [(each.resource_type, each.error_code) for each in answers] == [
+        (2, ErrorCode.NONE),
+        (4, ErrorCode.INVALID_REQUEST),
+    ]
+    assert "while the broker runs" in answers[1].error_message
+    assert client.broker.node.topics.by_name["0"].settings == {"retention.ms": "1000"}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from random import Random
 
 import pytest
 
 from fencepost.log.cleaner.offset_map import OffsetMap
 
-KEYS = [b"", b"a", b"z" * 31, b"z" * 32, b"z" * 33, bytes(1_000_000), bytes(32), bytes(31)]
+LONG = b"z" * 33
+KEYS = [b"", b"a", b"z" * 31, b"z" * 32, LONG, bytes(1_000_000), bytes(32), bytes(31)]
+KEYS.append(blake2b(LONG, digest_size=32).digest())  # which is what the map keeps of that one
 
 
 @pytest.mark.parametrize("seed", range(20))
