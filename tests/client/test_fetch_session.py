@@ -81,6 +81,21 @@ def test_of_topics_that_come_and_go_nothing_is_kept() -> None:
     assert session.answered(answer(B, topic_id=OTHER)) is not None
 
 
+@pytest.mark.parametrize("version", [BY_NAME, BY_ID])
+def test_where_a_log_ends_is_known_of_what_is_wanted_and_of_nothing_else(version: int) -> None:
+    """As long as nothing new is told; of what was forgotten, or made anew, it is not known any more."""
+    session = begun(version)
+    session.ask(wanted(A), version)
+    told = session.answered(answer())
+    assert told is not None and [*told.ends] == [A]
+    session.ask(wanted(A, B), version)
+    told = session.answered(answer(B))
+    assert told is not None and [*told.ends] == [A, B]
+    session.ask(wanted(A, B, topic_id=OTHER), version)
+    told = session.answered(answer())
+    assert told is not None and [*told.ends] == ([A, B] if version == BY_NAME else [])
+
+
 def test_names_and_ids_are_not_mixed_in_a_session() -> None:
     session = begun(BY_ID)
     assert session.ask(wanted(A, B), BY_NAME) == SessionRequest(5, BEGIN, wanted(A, B), [])

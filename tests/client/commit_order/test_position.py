@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fencepost.client.commit_order.position import Position, after, behind_what_is_gone, position_of
@@ -25,6 +25,7 @@ def positions(draw: st.DrawFn, most: int = LARGEST) -> Position:
 
 @pytest.mark.promise("2014.offset-pair", "2014.inside-transaction")
 @given(positions())
+@example(Position(0, 1, 0))
 def test_what_is_committed_is_read_back(position: Position) -> None:
     committed = position.committed()
     assert committed.offset == position.start and len(committed.metadata) <= 54
