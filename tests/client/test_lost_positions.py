@@ -42,6 +42,32 @@ def test_the_next_fetch_asks_for_the_topic_that_is_there_now() -> None:
     assert (fetcher.working, fetcher.out_of_range) == ({}, {}), "what was known of the former one counts no more"
 
 
+@pytest.mark.parametrize("meanwhile", ["sought", "given up"])
+@pytest.mark.parametrize("lost", ["made anew", "out of range"])
+def test_what_the_caller_said_meanwhile_counts(lost: str, meanwhile: str) -> None:
+    """To find a position takes a while, in which the caller may seek, or read the partition no more."""
+    sought: list[Any] = []
+    one = SimpleNamespace(seeks=3, topic_id=OLD, seek=sought.append, committed=lambda: OffsetAndMetadata(4))
+    fetcher = SimpleNamespace(
+        followed={AT: one},
+        made_anew=lambda: {AT: NEW} if lost == "made anew" else {},
+        lost=lambda: {AT: None} if lost == "out of range" else {},
+        working={},
+        out_of_range={},
+    )
+
+    async def found(partitions: Any, *_: Any) -> dict[TopicPartition, int]:
+        if partitions and meanwhile == "sought":
+            one.seeks += 1
+        elif partitions:
+            fetcher.followed.clear()
+        return dict.fromkeys(partitions, 0)
+
+    places = SimpleNamespace(ends=found, instead_of=found)
+    asyncio.run(find_lost_positions(cast(Any, fetcher), cast(Any, places)))
+    assert sought == []
+
+
 # Logs that have other records than were read (KIP-320)
 
 READ = 6

@@ -137,6 +137,26 @@ def test_no_batch_is_larger_than_batch_bytes_unless_one_record_is(monkeypatch: p
     simulate(scenario)
 
 
+def test_after_a_flush_that_was_given_up_batches_linger_again() -> None:
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), linger_ms=60_000) as writer:
+            await (await writer.send("t", b"first", partition=0))
+            await writer.send("t", b"flushed", partition=0)
+            flushing = asyncio.create_task(writer.flush())
+            await asyncio.sleep(0)
+            flushing.cancel()
+            await asyncio.wait([flushing])
+            assert flushing.cancelled()
+            await writer.flush()
+            last = await writer.send("t", b"last", partition=0)
+            await asyncio.sleep(59)
+            assert not last.done()
+            async with asyncio.timeout(2):
+                await last
+
+    simulate(scenario)
+
+
 def test_a_full_batch_does_not_linger() -> None:
     async def scenario(world: World) -> None:
         async with Producer(ADDRESS, runtime=world.runtime("writer"), batch_bytes=500, linger_ms=60_000) as writer:

@@ -240,8 +240,11 @@ def test_a_transaction_that_is_being_delivered_is_not_told_to_be_open() -> None:
     partition = reader.followed.in_commit_order
     assert partition is not None
     assert reader.take(1) == [0]
+    told: list[str] = []
     for _ in range(2):
         assert [each.producer_id for each in partition.open_transactions(0)] == [2]
+        told += partition.warnings(10**6, 5, 0, 10)
         reader.take(1)
+    assert told and all("producer_id=2 " in each for each in told), "whatever there is to say, it is of the other"
     assert [each.producer_id for each in partition.open_transactions(0)] == [2]
     reader.end()
