@@ -143,7 +143,8 @@ def test_after_a_flush_that_was_given_up_batches_linger_again() -> None:
             await (await writer.send("t", b"first", partition=0))
             await writer.send("t", b"flushed", partition=0)
             flushing = asyncio.create_task(writer.flush())
-            await asyncio.sleep(0)
+            for _turn in range(3):
+                await asyncio.sleep(0)
             flushing.cancel()
             await asyncio.wait([flushing])
             assert flushing.cancelled()

@@ -46,6 +46,21 @@ def test_no_more_records_than_the_bytes_can_hold(compression: Compression, count
         assert refused is None
 
 
+@pytest.mark.parametrize("producer_id", [-1, 0, 1, 2**63 - 1])
+@pytest.mark.parametrize("sequence", [-2, -1, 0, MAX_INT32])
+def test_a_batch_with_a_producer_id_has_a_base_sequence(producer_id: int, sequence: int) -> None:
+    data = encode_batch([(START, None, b"v", ())], producer_id=ProducerId(producer_id), base_sequence=sequence)
+    refused = check_header(data, read_header(data), SETTINGS)
+    assert (refused is None) is (producer_id < 0 or sequence >= 0)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_batch_may_be_as_large_as_its_topic_takes(more: int) -> None:
+    data = encode_batch([(START, None, bytes(100), ())])
+    refused = check_header(data, read_header(data), LogSettings(max_message_bytes=len(data) - more))
+    assert (refused.error if refused is not None else None) == (ErrorCode.MESSAGE_TOO_LARGE if more > 0 else None)
+
+
 @pytest.mark.parametrize("more", [-1, 1, MAX_INT32 - 3])
 def test_a_batch_has_as_many_offsets_as_records(more: int) -> None:
     """Else offsets would be there without records, or records without."""

@@ -7,11 +7,13 @@ from random import Random
 from struct import pack
 
 import pytest
+from crc32c import crc32c
 from tests.log.log_doubles import run, synced
 
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import LocalDisk
 from fencepost.log.index import OffsetIndex, TimeIndex
+from fencepost.log.segment_sums import FileSum
 from fencepost.simulation.disk import SimulatedDisk
 
 PATH = Path("/x.index")
@@ -34,6 +36,31 @@ def test_an_offset_index_finds_the_entry_before() -> None:
     index.write().close()
     again = OffsetIndex(disk, PATH)
     assert (again.count, again.last()) == (2, (8, 250))
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_known_of_an_index_is_what_is_in_it_however_it_was_cut_and_written(
+    kind: type[OffsetIndex | TimeIndex], seed: int
+) -> None:
+    chance, disk = Random(seed), SimulatedDisk(Random(seed))
+    index, entries = kind(disk, PATH), list[tuple[int, int]]()
+    for number in range(60):
+        what = chance.choice(["append", "append", "append", "write", "cut"])
+        if what == "append":
+            first = entries[-1] if entries else (0, 0)
+            entries.append((first[0] + chance.randrange(1, 9), first[1] + chance.randrange(1, 9)))
+            index.append(*entries[-1])
+        elif what == "cut":
+            limit = chance.choice(entries)[1] + chance.randrange(2) if entries else number
+            index.cut_to(limit)
+            entries = [entry for entry in entries if entry[1] < limit]
+        else:
+            index.write().close()
+            data = disk.open(PATH).pread(10_000, 0)
+            assert data == b"".join(pack(">ii" if kind is OffsetIndex else ">qi", *entry) for entry in entries)
+            assert index.sum == FileSum(len(data), crc32c(data))
+        assert (index.count, index.last()) == (len(entries), entries[-1] if entries else None)
 
 
 def test_a_partial_entry_is_passed_over() -> None:

@@ -145,3 +145,19 @@ def test_what_the_reserve_lacks_is_taken_when_it_is_there() -> None:
     disk.free = TOTAL
     space.must_be_left()
     assert (disk.held, space.is_whole, space.is_short) == (reserved(TOTAL, 10), True, False)
+
+
+@pytest.mark.parametrize(
+    ("total", "partitions", "held"),
+    [
+        (4 * MEBIBYTE, 0, MEBIBYTE),
+        (16 * MEBIBYTE, 1000, 2 * MEBIBYTE),
+        (64 * MEBIBYTE, 0, 4 * MEBIBYTE),
+        (1 << 40, 0, 4 * MEBIBYTE),
+        (1 << 40, 1000, 4 * MEBIBYTE + 1000 * 20 * 1024),
+    ],
+)
+def test_the_reserve_is_that_of_a_checkpoint_but_an_eighth_of_a_small_disk(
+    total: int, partitions: int, held: int
+) -> None:
+    assert reserved(total, partitions) == held

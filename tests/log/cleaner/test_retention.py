@@ -104,3 +104,7 @@ def test_a_marker_is_needless_once_nothing_of_its_transaction_is_left() -> None:
     met.is_aborted(transaction(22, 8))
     assert met.end(end(23, 8), COMMIT) == (False, None)
     assert met.end(end(24, 8), COMMIT) == (True, None)
+    met.announce([AbortedTransaction(ProducerId(8), 30, 32, 33)])
+    assert met.is_aborted(transaction(30, 8))
+    met.end(end(32, 8), ABORT)
+    assert met.end(end(33, 8), COMMIT) == (True, None), "what was aborted is none of its data"
