@@ -139,7 +139,7 @@ def test_no_batch_is_larger_than_batch_bytes_unless_one_record_is(monkeypatch: p
 
 def test_after_a_flush_that_was_given_up_batches_linger_again() -> None:
     async def scenario(world: World) -> None:
-        async with Producer(ADDRESS, runtime=world.runtime("writer"), linger_ms=60_000) as writer:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), batch_bytes=500, linger_ms=60_000) as writer:
             await (await writer.send("t", b"first", partition=0))
             await writer.send("t", b"flushed", partition=0)
             flushing = asyncio.create_task(writer.flush())
@@ -150,9 +150,10 @@ def test_after_a_flush_that_was_given_up_batches_linger_again() -> None:
             assert flushing.cancelled()
             await writer.flush()
             last = await writer.send("t", b"last", partition=0)
-            await asyncio.sleep(59)
+            await (await writer.send("t", bytes(600), partition=1))  # goes at once, and nothing with it
+            await asyncio.sleep(55)
             assert not last.done()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(6):
                 await last
 
     simulate(scenario)
