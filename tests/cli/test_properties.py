@@ -36,7 +36,7 @@ def test_each_setting_of_a_connection_becomes_that_of_a_client() -> None:
         sasl.mechanism=SCRAM-SHA-512
         sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
             username="ali\\\\"ce" password="se=cr;et";
-        ssl.truststore.type=PEM
+        ssl.truststore.type=pem
         ssl.truststore.location=/ca.pem
         ssl.endpoint.identification.algorithm=
         request.timeout.ms=1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import subprocess
 import sys
@@ -114,9 +115,23 @@ def test_what_cannot_be_simulated_is_refused_in_a_sentence(
     assert told.count("\n") == 1
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("3s", 3.0), ("10m", 600.0), ("1.5h", 5400.0)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("3s", 3.0), ("10m", 600.0), ("1.5h", 5400.0), ("8760h", 31_536_000.0)]
+)
 def test_times_have_units(text: str, seconds: float) -> None:
     assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_what_is_logged_elsewhere_in_the_process_is_logged_again_afterwards(code: int) -> None:
+    given = ["--for", "10ms", "--quiet"] if code == 0 else ["--for", "10ms", "--page", "/"]
+    for before in (logging.NOTSET, logging.DEBUG):
+        logging.disable(before)
+        try:
+            assert main(["simulate", *given]) == code
+            assert logging.root.manager.disable == before
+        finally:
+            logging.disable(logging.NOTSET)
 
 
 def test_a_bug_does_not_go_into_a_process_that_has_its_module(capsys: pytest.CaptureFixture[str]) -> None:

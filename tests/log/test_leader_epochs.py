@@ -25,7 +25,7 @@ def test_an_epoch_ends_where_the_next_one_that_is_known_begins(leaders: list[tup
         wrote[epoch] = (end - count, end)
     assert all(one[0] < two[0] and one[1] < two[1] for one, two in pairwise(starts))
     for asked in range(epoch + 2):
-        found = end_offset_for_epoch(asked, epoch, starts, first, end)
+        found = end_offset_for_epoch(asked, epoch, starts, first + 1, end)  # the log may begin behind the first
         older = [known for known in wrote if known <= asked and wrote[known][0] < wrote[known][1]]
         if asked > epoch:
             assert found == (-1, -1)
@@ -35,3 +35,4 @@ def test_an_epoch_ends_where_the_next_one_that_is_known_begins(leaders: list[tup
             assert found == (max(older), wrote[max(older)][1])
         else:
             assert found == (asked, first)
+    assert end_offset_for_epoch(0, epoch + 1, [], first, end) == (0, first), "nothing else is known"

@@ -342,3 +342,17 @@ def test_a_builder_takes_a_record_that_just_fits(records: list[NewRecord]) -> No
     assert not tight.append(*records[-1], limit=whole.size - 1)
     assert tight.append(*records[-1], limit=whole.size)
     assert tight.build() == whole.build()
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=9))
+def test_the_largest_time_is_told_however_many_records_of_each_time_come_and_in_which_order(
+    times: list[tuple[int, int]],
+) -> None:
+    builder, taken = BatchBuilder(), [(5, 1)]
+    builder.append(5, None, b"v")
+    for timestamp, count in times:
+        assert builder.extend(timestamp, [None] * count, [b"v"] * count, 10_000) == count
+        taken += [(timestamp, count)] * bool(count)
+    batch = builder.build()
+    assert [record.timestamp for record in decode_batch(batch)] == [time for time, count in taken for _ in range(count)]
+    assert read_header(batch).max_timestamp >= max(time for time, _ in taken)

@@ -57,3 +57,28 @@ def test_the_longest_id_is_a_step_of_its_own_and_a_usual_one_is_an_item() -> Non
     """32,767 letters take a millisecond or more: the partition of an id depends on all of them."""
     assert cost_of_id("x" * 32_767) >= STEP
     assert cost_of_id("orders") == ITEM
+
+
+@pytest.mark.parametrize("units", [5, 10, 11, 10 * STEP])
+def test_a_new_step_is_as_long_however_long_the_last_one_was(units: int) -> None:
+    pace = Pace(10)
+    _, pauses = in_so_many(pace.spend(units))
+    assert (pauses, pace.pauses) == ((1, 1) if units >= 10 else (0, 0))
+    assert pace.left == (STEP if units >= 10 else 10 - units)
+
+
+def test_of_the_room_that_is_held_what_is_needed_no_more_is_given_back() -> None:
+    class Given:
+        def __init__(self) -> None:
+            self.sizes: list[int] = []
+
+        def give(self, size: int) -> None:
+            self.sizes.append(size)
+
+    room: Any = Given()
+    pace = Pace(room=room)
+    pace.held = 100
+    for size, held in ((100, 100), (200, 100), (30, 30), (30, 30), (50, 30), (0, 0), (0, 0)):
+        pace.hold(size)
+        assert pace.held == held == 100 - sum(room.sizes)
+    assert room.sizes == [70, 30]
