@@ -235,10 +235,17 @@ def test_times_go_before_offsets_and_one_for_all_before_one_for_each() -> None:
 
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
-    [("15m", 900_000), ("500ms", 500), ("2 s", 2000), ("7", 7), ("1h", 3_600_000), ("2d", 172_800_000), ("0s", 0)],
+    [
+        *[("15m", 900_000), ("500ms", 500), ("2 s", 2000), ("7", 7), ("1h", 3_600_000), ("2d", 172_800_000), ("0s", 0)],
+        (" 5M ", 300_000),
+    ],
 )
 def test_a_delay_is_said_as_spark_has_it(text: str, milliseconds: int) -> None:
     assert parse(LEAST | {"maxTriggerDelay": text}, streaming=True).max_trigger_delay_ms == milliseconds
+
+
+def test_a_number_may_begin_with_zeros() -> None:
+    assert parse(LEAST | {"minPartitions": "0" * 30 + "7"}, streaming=False).min_partitions == 7
 
 
 def test_the_largest_numbers_are_those_of_the_protocol() -> None:
