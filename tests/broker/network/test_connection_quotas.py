@@ -45,6 +45,15 @@ def test_the_first_may_come_at_once_and_the_others_steadily() -> None:
     assert 0.8 * 20 <= 2800 / sum(waits) <= 20
 
 
+def test_what_came_eleven_seconds_ago_is_forgotten() -> None:
+    """As in Apache Kafka, which counts in eleven windows of a second."""
+    for after, waits in ((10.9, True), (11.0, False)):
+        rate = ConnectionRate(2)
+        for _ in range(25):
+            rate.accepted(1000.0)
+        assert (rate.wait_seconds(1000.0 + after) > 0) is waits
+
+
 def test_a_rate_of_none_lets_one_in_every_second() -> None:
     """A second is the longest that anybody waits."""
     rate = ConnectionRate(0)

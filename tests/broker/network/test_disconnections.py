@@ -98,3 +98,21 @@ def test_whoever_comes_back_within_the_grace_time_goes_on() -> None:
         assert aborted == [("id", 7)] and disconnections._claims == disconnections._timers == {}
 
     run(main)
+
+
+@pytest.mark.parametrize("closed", ["before it is lost", "in its grace time", "never"])
+def test_a_node_that_stops_aborts_nothing_of_those_whose_connections_it_ends(closed: str) -> None:
+    async def main(_: VirtualLoop) -> list[str]:
+        aborted: list[str] = []
+        transactions: Any = SimpleNamespace(abort_abandoned=lambda name, _: aborted.append(name))
+        disconnections, peer = Disconnections(transactions, True, GRACE_MS), Peer(AllowEverything(), "/h")
+        disconnections.claimed("id", peer, ProducerId(1))
+        if closed == "before it is lost":
+            disconnections.close()
+        disconnections.lost(peer)
+        if closed == "in its grace time":
+            disconnections.close()
+        await asyncio.sleep(2 * GRACE_MS / 1000)
+        return aborted
+
+    assert run(main) == (["id"] if closed == "never" else [])
