@@ -342,9 +342,9 @@ def test_the_room_that_a_cut_off_batch_would_take_is_nobody_elses(client: Client
     assert [values(one.partitions[0]) for one in client.ask(request).responses] == [["a" * 1000], []]
 
 
-def astray(client: Client, topic: str, offset: int, last_epoch: int) -> PartitionData:
+def astray(client: Client, topic: str, offset: int, last_epoch: int, wait_ms: int = 10_000) -> PartitionData:
     """The answer to a reader that says under which leader it has read up to there."""
-    request = fetch_request(client, topic, offset, wait_ms=10_000)
+    request = fetch_request(client, topic, offset, wait_ms=wait_ms)
     request.topics[0].partitions[0].last_fetched_epoch = last_epoch
     answered: PartitionData = client.ask(request).responses[0].partitions[0]
     return answered
@@ -355,6 +355,8 @@ def test_a_reader_that_has_read_what_is_not_there_is_told_where_it_parted(client
     produce(client, topic, batch("a", "b"))
     epoch = client.broker.node.storage.partition(topic, 0).leader_epoch  # type: ignore[union-attr]
     assert values(astray(client, topic, 1, epoch)) == ["a", "b"]
+    at_the_end = astray(client, topic, 2, epoch, wait_ms=0)
+    assert (at_the_end.error_code, at_the_end.diverging_epoch, at_the_end.records) == (ErrorCode.NONE, None, b"")
     found = astray(client, topic, 5, epoch)
     assert (found.error_code, found.high_watermark, found.records) == (ErrorCode.NONE, 2, b"")
     assert found.diverging_epoch == EpochEndOffset(epoch=epoch, end_offset=2)
