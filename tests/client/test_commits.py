@@ -92,45 +92,6 @@ def test_by_itself_it_commits_what_is_done_once_an_interval() -> None:
     assert run(main) == [[], [5], [5], [5, 5]]
 
 
-def test_by_itself_it_commits_one_thing_at_a_time_however_long_that_takes() -> None:
-    async def main(_: VirtualLoop) -> None:
-        scene = Scene(1000)
-        held = asyncio.Event()
-        scene.offsets.waiting.append(held)
-        for _second in range(5):
-            await asyncio.sleep(1.1)
-            scene.commits.commit_if_due()
-        assert (scene.stored, len(scene.offsets.deadlines)) == ([], 1)
-        held.set()
-        await scene.commits.settled()
-        assert (scene.stored, len(scene.offsets.deadlines)) == ([5], 1)
-        scene.commits.commit_if_due()
-        await scene.commits.settled()
-        assert scene.stored == [5, 5]
-
-    run(main)
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError(), LookupError(), RuntimeError()], ids=repr)
-def test_whatever_a_callback_raises_is_said_in_the_log_and_others_are_stored(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def main(_: VirtualLoop) -> None:
-        scene = Scene(None)
-
-        def failing(*_: object) -> None:
-            raise error
-
-        first = scene.commits.commit_async({AT: 2}, failing)
-        await scene.commits.settled()
-        await scene.commits.commit({AT: 3})
-        assert (await first)[AT].offset == 2
-        assert scene.stored == [2, 3]
-
-    run(main)
-    assert caplog.messages == ["a callback of commit_async() failed"]
-
-
 @pytest.mark.parametrize(("interval_ms", "stored"), [(None, []), (60_000, [5])])
 def test_before_it_joins_again_it_commits_only_if_it_does_so_by_itself(
     interval_ms: float | None, stored: list[int]

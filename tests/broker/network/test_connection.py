@@ -225,3 +225,17 @@ def test_a_stop_leaves_no_connection_to_a_client_that_does_not_read(client: Clie
     asyncio.run_coroutine_threadsafe(client.broker.stop(), client.broker.failed.get_loop()).result(20)
     wait_until("no connection is left", lambda: not connections_of(client.broker), 2)
     slow.close()
+
+
+def test_idle_time_is_counted_from_when_a_client_took_more_of_its_answers(client: Client) -> None:
+    """One may be long, and its client slow: it asks for nothing meanwhile."""
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
+    (connection,) = on_the_loop(client.broker, lambda: connections_of(client.broker))
+    for now in (1000.0, 1001.0):
+        on_the_loop(client.broker, lambda now=now: connection.tidy(now, 600))  # type: ignore[misc]
+    on_the_loop(client.broker, connection.pause_writing)
+    on_the_loop(client.broker, lambda: connection.tidy(1400.0, 600))
+    on_the_loop(client.broker, connection.resume_writing)
+    for now in (1599.0, 1601.0):
+        on_the_loop(client.broker, lambda now=now: connection.tidy(now, 600))  # type: ignore[misc]
+    assert client.ask(HELLO).error_code == ErrorCode.NONE

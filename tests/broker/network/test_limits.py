@@ -382,20 +382,6 @@ def test_idle_time_is_counted_from_the_last_byte(client: Client, idle_ms: int) -
     assert client.is_closed() if idle_ms > 0 else client.ask(HELLO).error_code == ErrorCode.NONE
 
 
-def test_idle_time_is_counted_from_when_a_client_took_more_of_its_answers(client: Client) -> None:
-    """One may be long, and its client slow: it asks for nothing meanwhile."""
-    assert client.ask(HELLO).error_code == ErrorCode.NONE
-    (connection,) = on_the_loop(client.broker, lambda: connections_of(client.broker))
-    for now in (1000.0, 1001.0):
-        on_the_loop(client.broker, lambda now=now: connection.tidy(now, 600))  # type: ignore[misc]
-    on_the_loop(client.broker, connection.pause_writing)
-    on_the_loop(client.broker, lambda: connection.tidy(1400.0, 600))
-    on_the_loop(client.broker, connection.resume_writing)
-    for now in (1599.0, 1601.0):
-        on_the_loop(client.broker, lambda now=now: connection.tidy(now, 600))  # type: ignore[misc]
-    assert client.ask(HELLO).error_code == ErrorCode.NONE
-
-
 def test_idle_time_is_counted_from_the_last_answer_too(client: Client) -> None:
     """It may come long after its request, as that of a JoinGroup."""
     topic = new_topic(client)

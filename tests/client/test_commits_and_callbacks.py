@@ -1,0 +1,49 @@
+"""Commits that nobody waits for: one at a time by itself, and whatever a callback does the others are stored."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.client.test_commits import AT, Scene
+
+from fencepost.simulation.loop import VirtualLoop, run
+
+
+def test_by_itself_it_commits_one_thing_at_a_time_however_long_that_takes() -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene = Scene(1000)
+        held = asyncio.Event()
+        scene.offsets.waiting.append(held)
+        for _second in range(5):
+            await asyncio.sleep(1.1)
+            scene.commits.commit_if_due()
+        assert (scene.stored, len(scene.offsets.deadlines)) == ([], 1)
+        held.set()
+        await scene.commits.settled()
+        assert (scene.stored, len(scene.offsets.deadlines)) == ([5], 1)
+        scene.commits.commit_if_due()
+        await scene.commits.settled()
+        assert scene.stored == [5, 5]
+
+    run(main)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), LookupError(), RuntimeError()], ids=repr)
+def test_whatever_a_callback_raises_is_said_in_the_log_and_others_are_stored(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene = Scene(None)
+
+        def failing(*_: object) -> None:
+            raise error
+
+        first = scene.commits.commit_async({AT: 2}, failing)
+        await scene.commits.settled()
+        await scene.commits.commit({AT: 3})
+        assert (await first)[AT].offset == 2
+        assert scene.stored == [2, 3]
+
+    run(main)
+    assert caplog.messages == ["a callback of commit_async() failed"]
