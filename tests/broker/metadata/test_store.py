@@ -282,3 +282,32 @@ def test_producer_ids_that_somebody_else_took_meanwhile_are_not_given_out(monkey
         late.setattr(store, "get", lambda _: known)
         assert ids.allocate(10) is None
     assert ids.allocate(10) == 30
+
+
+@pytest.mark.parametrize("there", [[], ["metadata.sqlite"], ["metadata.sqlite-journal"]])
+@pytest.mark.parametrize("fails", ["first file", "second file", "sync", "connection"])
+def test_a_store_that_cannot_be_opened_leaves_nothing_behind(
+    fails: str, there: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And takes nothing that was there: an empty file would be one that nobody knows the origin of."""
+    for name in there:
+        (tmp_path / name).touch()
+    error = OSError(errno.EIO, "the disk has failed")
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    def make(path: Path) -> None:
+        if path.name.endswith("-journal") == (fails == "second file"):
+            raise error
+        path.touch()
+
+    if fails.endswith("file"):
+        monkeypatch.setattr("fencepost.broker.metadata.store.make_file", make)
+    elif fails == "sync":
+        monkeypatch.setattr(LocalDisk, "sync_directory", fail)
+    else:
+        monkeypatch.setattr(sqlite3, "connect", fail)
+    with pytest.raises(OSError, match="has failed"):
+        SqliteMetadataStore(tmp_path / "metadata.sqlite")
+    assert [path.name for path in tmp_path.iterdir()] == there

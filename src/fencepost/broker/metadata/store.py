@@ -72,14 +72,18 @@ class SqliteMetadataStore:
         self._unused = [each for each in files if not disk.exists(each)]
         """Files that were made here and in which nothing was written yet."""
         self._has_table = False
-        for each in files:
-            make_file(each)
-        # SQLite syncs it too when it makes its journal, and passes over a failure of that.
-        disk.sync_directory(path.parent)
         self._path = path
-        self._connection = sqlite3.connect(
-            path, timeout=_START_WAITS_SECONDS, isolation_level=None, check_same_thread=False
-        )
+        try:
+            for each in files:
+                make_file(each)
+            # SQLite syncs it too when it makes its journal, and passes over a failure of that.
+            disk.sync_directory(path.parent)
+            self._connection = sqlite3.connect(
+                path, timeout=_START_WAITS_SECONDS, isolation_level=None, check_same_thread=False
+            )
+        except BaseException:
+            self._remove_unused()
+            raise
         try:
             self._open()
         except BaseException as error:
@@ -180,6 +184,9 @@ class SqliteMetadataStore:
 
     def close(self) -> None:
         self._connection.close()
+        self._remove_unused()
+
+    def _remove_unused(self) -> None:
         for each in self._unused:
             LocalDisk().remove(each)
         self._unused = []
