@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.crowds import crowd, pipelined, waiting
+from benchmarks.large_numbers import configurations, expiry, requests
 from benchmarks.long_requests import LIST_OFFSETS_VERSION, LISTED, OFFSET_FETCH_VERSION, WIDE, large_requests, named
+from benchmarks.many_members import connections, members
 from benchmarks.prober import PROBED, Wire, probing, produce_request
 from benchmarks.stall_table import CREATE_VERSION, MOST_MS, Node, Table, create, folder, record, served, wait_until
 from fencepost.broker import Broker
@@ -327,6 +329,11 @@ WORKS: dict[str, Callable[[Table], None]] = {
         cleaning,
         checkpoint,
         retention,
+        requests,
+        configurations,
+        expiry,
+        members,
+        connections,
     )
 }
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.broker.wire import Client, clients, new_topic
 
+from fencepost.broker.metadata.alteration import alter_each
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AlterConfigsRequest, CreateTopicsRequest, IncrementalAlterConfigsRequest
 from fencepost.protocol.messages import alter_configs as whole
 from fencepost.protocol.messages import incremental_alter_configs as single
 from fencepost.protocol.messages.create_topics import CreatableTopic
+from fencepost.protocol.steps import Pace
 
 client = clients()
 SET = 0
@@ -54,3 +57,22 @@ def test_a_topic_that_is_called_as_the_broker_is_another_resource(client: Client
     ]
     assert "while the broker runs" in answers[1].error_message
     assert client.broker.node.topics.by_name["0"].settings == {"retention.ms": "1000"}
+
+
+@pytest.mark.parametrize("only_tried", [False, True])
+def test_others_are_served_between_one_change_and_the_next(only_tried: bool) -> None:
+    """For each is synced; what is only tried is not."""
+    changed = list[str]()
+
+    names = [f"t{number}" for number in range(1000)]
+    found = {name: SimpleNamespace(name=name, settings={}) for name in names}
+    topics = SimpleNamespace(by_name=found, change_settings=lambda topic, _: changed.append(topic.name))
+    context: Any = SimpleNamespace(may=lambda *_: True)
+    node: Any = SimpleNamespace(topics=topics)
+    resources = [altered(name, "1000", is_whole=False) for name in names]
+    steps = alter_each(resources, lambda *_: {"retention.ms": "1000"}, only_tried, context, node, Pace())
+    times = 0
+    for times, _ in enumerate(steps, 1):
+        assert len(changed) == (0 if only_tried else times)
+    assert changed == ([] if only_tried else names)
+    assert times == len(changed) or (only_tried and 0 < times < 20)

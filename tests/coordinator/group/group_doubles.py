@@ -29,6 +29,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.messages.join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
+from fencepost.protocol.steps import Pace
 from fencepost.protocol.types import (
     CONSUMER_OFFSETS,
     Milliseconds,
@@ -277,7 +278,7 @@ class World:
         return self.coordinator.delete_offsets(group, partitions).answer
 
     def delete_group(self, group: str = "g") -> ErrorCode:
-        return self.coordinator.delete_group(group).answer
+        return self.coordinator.delete_group(group, Pace()).answer
 
     def state(self, group: str = "g") -> str:
         found = self.coordinator.known(group)

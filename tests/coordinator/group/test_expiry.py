@@ -1,18 +1,27 @@
-"""When a group that has no positions goes: by whether it ever had members, or somebody is about to be one."""
+"""When a group and its committed offsets go; many groups are looked at a few in a step, by how many offsets they have."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, Final
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.coordinator.group.group_doubles import World
 
 from fencepost.coordinator.group.classic.group import ClassicGroup
-from fencepost.coordinator.group.expiry import Expired, expired
+from fencepost.coordinator.group.expiry import A_GROUP, LOOKED_AT, Expired, expired, portions
 from fencepost.coordinator.group.offsets import CommittedOffset, Offsets
+from fencepost.protocol.batch import read_header
 from fencepost.protocol.types import Milliseconds, Offset, ProducerId, TopicPartition
 
 KEPT_MS = 1000
 SINCE = Milliseconds(5000)
 NEVER_USED = ClassicGroup("g", state_timestamp=SINCE)
 AT = TopicPartition("t", 0)
+DAY: Final = 24 * 3600 * 1000
+ANY: Any = CommittedOffset(Offset(0), -1, "", 0)
 
 
 @pytest.mark.parametrize(
@@ -41,3 +50,33 @@ def test_a_group_goes_with_its_last_position_unless_a_transaction_has_one_for_it
     for after in (KEPT_MS - 1, KEPT_MS):
         found = expired("g", NEVER_USED, offsets, KEPT_MS, Milliseconds(SINCE + after))
         assert found == (None if after < KEPT_MS else Expired([AT], with_group=not pending))
+
+
+@given(st.lists(st.integers(0, 3000), max_size=60))
+def test_each_group_is_looked_at_once_and_none_with_many_that_have_many_offsets(sizes: list[int]) -> None:
+    offsets, groups = Offsets(), [f"g{number}" for number in range(len(sizes))]
+    for group, size in zip(groups, sizes, strict=True):
+        for number in range(size):
+            offsets.put(group, TopicPartition("t", number), ANY, Offset(number))
+    found = list(portions(groups, offsets))
+    assert [group for portion in found for group in portion] == groups
+    for portion in found:
+        assert 0 < len(portion) <= LOOKED_AT // A_GROUP
+        assert sum(offsets.count(group) for group in portion[:-1]) < LOOKED_AT
+    fits = [LOOKED_AT - sum(A_GROUP + offsets.count(group) for group in portion) for portion in found]
+    assert all(left <= 0 for left in fits[:-1]), "and none alone that fits in with others"
+
+
+def test_no_step_of_expiry_removes_many_times_as_many_offsets_as_a_group_has() -> None:
+    world = World(offsets_retention_ms=7 * DAY)
+    each = 200
+    for number in range(30):
+        world.commit({TopicPartition("t", index): 1 for index in range(each)}, f"g{number}")
+    world.clock.at += 7 * DAY
+    begun: Iterator[None] = iter(world.coordinator.tick(world.clock.now()))
+    before = len(world.journal.batches)
+    for _ in begun:
+        removed = [read_header(batch).record_count for batch in world.journal.batches[before:]]
+        assert sum(removed) <= LOOKED_AT + each
+        before = len(world.journal.batches)
+    assert not list(world.coordinator._shards[0].offsets.groups())

@@ -20,6 +20,7 @@ from fencepost.protocol.batch import read_header
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.steps import Pace
 from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId, ProducerIdAndEpoch
 from fencepost.runtime import at_once
 
@@ -196,4 +197,4 @@ def test_answers_depend_on_what_was_written_while_a_journal_was_read() -> None:
     assert reading is not None
     world.journal.append(control_batch(ProducerId(1), Epoch(0), 0, True, Milliseconds(5)), Origin.COORDINATOR)
     at_once(reading)
-    assert coordinator.delete_group("nobody").lsn == world.lsn
+    assert coordinator.delete_group("nobody", Pace()).lsn == world.lsn

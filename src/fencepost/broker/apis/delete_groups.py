@@ -24,7 +24,7 @@ def delete_groups(request: DeleteGroupsRequest, context: RequestContext, node: N
         yield from pace.spend(cost_of_id(group_id))
         error, needed = ErrorCode.GROUP_AUTHORIZATION_FAILED, 0
         if context.may(Operation.DELETE, Resource.GROUP, group_id):
-            error, needed = node.groups.delete_group(group_id)
+            error, needed = node.groups.delete_group(group_id, pace)
         lsn = max(lsn, needed)
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
     return Reply(DeleteGroupsResponse(results=results), lsn)

@@ -12,7 +12,7 @@ from fencepost.broker.metadata.topic_rules import TopicRefused, check_internal, 
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.describe_configs import TOPIC_RESOURCE
-from fencepost.protocol.steps import ITEM, Pace, Steps
+from fencepost.protocol.steps import ITEM, STEP, Pace, Steps
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -54,7 +54,8 @@ def alter_each(
         twice = times[kind, name] > 1
         outcome = _TWICE if twice else _alter(kind, name, partial(change, resource), validate_only, context, node)
         done.append((resource, outcome))
-        yield from pace.spend(2 * ITEM)
+        # What is changed is synced at once.
+        yield from pace.spend(2 * ITEM if validate_only or outcome[0] else STEP)
     return done
 
 

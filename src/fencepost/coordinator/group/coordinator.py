@@ -21,7 +21,7 @@ from fencepost.coordinator.group.classic.offsets import (
     validate_transactional_offset_commit,
 )
 from fencepost.coordinator.group.classic.responses import refuse_join, refuse_sync
-from fencepost.coordinator.group.expiry import expired
+from fencepost.coordinator.group.expiry import expired, portions
 from fencepost.coordinator.group.journal_loading import Loading
 from fencepost.coordinator.group.membership import Membership
 from fencepost.coordinator.group.offsets import CommittedOffset, length_in_java
@@ -47,10 +47,10 @@ from fencepost.runtime import Clock, Work, at_once
 
 logger = get_logger(__name__)
 
-_EXPIRED_TOGETHER: Final = 20
-"""Groups that are looked at in one step."""
 _A_GROUP: Final = 10
 """Units that it costs to make one out of committed offsets."""
+_TOMBSTONE: Final = 3
+"""Units that it costs to write one, and to apply it."""
 
 
 class CommitFor(NamedTuple):
@@ -349,8 +349,8 @@ class GroupCoordinator:
                     yield from pace.rest()
         return found
 
-    def delete_group(self, group_id: str) -> Answered[ErrorCode]:
-        """DeleteGroups, one of them: its committed offsets go too, pending ones included."""
+    def delete_group(self, group_id: str, pace: Pace) -> Answered[ErrorCode]:
+        """DeleteGroups, one of them, at once: its committed offsets go too, and cost more than it does."""
         shard = self._any_shard(group_id)
         if isinstance(shard, ErrorCode):
             return Answered(shard, 0)
@@ -360,6 +360,7 @@ class GroupCoordinator:
         if group is not None and group.state is not ClassicGroupState.EMPTY:
             return Answered(ErrorCode.NON_EMPTY_GROUP, shard.lsn)
         partitions = shard.offsets.partitions(group_id, with_pending=True)
+        pace.left -= _TOMBSTONE * len(partitions)
         return Answered(self._forget(shard, _Forgotten(group_id, partitions, with_group=True)), shard.lsn)
 
     def forget_topics(self, topics: Collection[str]) -> Work[bool]:
@@ -405,9 +406,8 @@ class GroupCoordinator:
     def tick(self, now: Milliseconds) -> Work[None]:
         """Forget committed offsets that nobody used for the retention time; never one that a transaction may change."""
         for shard in list(self._shards.values()):
-            groups = list(dict.fromkeys([*shard.groups, *shard.offsets.groups()]))
-            for first in range(0, len(groups), _EXPIRED_TOGETHER):
-                found = [self._expired(shard, group_id, now) for group_id in groups[first : first + _EXPIRED_TOGETHER]]
+            for some in portions([*dict.fromkeys([*shard.groups, *shard.offsets.groups()])], shard.offsets):
+                found = [self._expired(shard, group_id, now) for group_id in some]
                 self._forget(shard, *(each for each in found if each is not None))
                 yield
 

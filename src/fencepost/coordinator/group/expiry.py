@@ -10,13 +10,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
 from fencepost.coordinator.group.offsets import Offsets
 from fencepost.protocol.consumer_protocol import CONSUMER
 from fencepost.protocol.types import NO_TIMESTAMP, Milliseconds, TopicPartition
+
+LOOKED_AT: Final = 1000
+"""Committed offsets that are looked at in one step."""
+A_GROUP: Final = 50
+"""Committed offsets that cost as much as a group does."""
 
 
 class Expired(NamedTuple):
@@ -24,6 +29,19 @@ class Expired(NamedTuple):
 
     partitions: Sequence[TopicPartition]
     with_group: bool = False
+
+
+def portions(groups: Sequence[str], offsets: Offsets) -> Iterator[list[str]]:
+    """The groups that are looked at in one step each: twenty, or fewer where they have many offsets."""
+    portion, left = list[str](), LOOKED_AT
+    for group in groups:
+        portion.append(group)
+        left -= A_GROUP + offsets.count(group)
+        if left <= 0:
+            yield portion
+            portion, left = [], LOOKED_AT
+    if portion:
+        yield portion
 
 
 def expired(

@@ -109,6 +109,10 @@ class Offsets:
             found |= dict.fromkeys(self._open.get(group, ()))
         return sorted(found)
 
+    def count(self, group: str) -> int:
+        """About how many partitions these are: one that has a pending offset, too, counts twice."""
+        return len(self._committed.get(group, ())) + len(self._open.get(group, ()))
+
     def knows(self, group: str) -> bool:
         return group in self._committed or group in self._open
 
