@@ -47,6 +47,9 @@ class SmallDisk:
     def close(self) -> None:
         """It has no descriptor."""
 
+    def truncate(self, size: int) -> None:
+        self.free, self.held = self.free + self.held - size, size
+
     def allocate(self, size: int) -> None:
         if size - self.held > self.free:
             raise DiskFull(errno.ENOSPC, "full")
@@ -113,6 +116,25 @@ def test_a_start_has_the_reserve_until_it_is_refused(starts: bool) -> None:
     space.close()
     assert disk.held == (reserved(TOTAL, 10) if starts else 1234)
     assert disk.free == (2 * TOTAL - disk.held if starts else 0)
+
+
+@pytest.mark.parametrize("frees", [True, False])
+def test_a_stop_has_the_reserve_whole_for_the_next_start_if_it_can_be_had(frees: bool) -> None:
+    """Else somebody else takes what the last checkpoint gave back, and the start is refused."""
+    disk = SmallDisk()
+    space = space_on(disk)
+    space.hold(10)
+    whole, disk.free = disk.held, 0
+
+    def checkpoint() -> None:
+        disk.allocate(disk.held + 1)
+        disk.held -= 1
+
+    space.attempt(checkpoint)
+    assert disk.held == 0, "one byte is missing to have it back"
+    disk.free = TOTAL if frees else whole - 1
+    space.close()
+    assert disk.held == (whole if frees else 0)
 
 
 def test_of_a_directory_that_cannot_be_asked_nothing_is_said_or_refused(caplog: pytest.LogCaptureFixture) -> None:

@@ -97,10 +97,13 @@ class Space:
             self.refill()
 
     def close(self) -> None:
-        """The reserve stays on the disk for the next start; one that was refused puts back what was there."""
+        """The reserve stays on the disk for the next start, with all that can be had back of what it let go.
+
+        A start that was refused puts back what was there.
+        """
         if self._let_go:
             self.size, self.is_whole, self._let_go = self._let_go, False, 0
-            self.refill()
+        self.refill()
         if self._file is not None:
             self._file.close()
             self._file = None

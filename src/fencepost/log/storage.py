@@ -169,11 +169,11 @@ class Storage:
         """Let go of every file without writing anything, as a crash does."""
         self._checkpoints.give_up()
         self.removals.give_up()
-        self.space.close()
         self._log.close()
         for partition in self._partitions.values():
             for segment in partition.segments:
                 segment.close()
+        self.space.close()  # when what was removed while it was open has given back its space
         for known in (self._partitions, self.offline, self._shown):
             known.clear()
         if self._release is not None:
