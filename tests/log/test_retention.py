@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.log.cleaner_doubles import until_idle
 from tests.log.log_doubles import (
@@ -92,6 +92,7 @@ def as_kafka_does(segments: list[Stretch], start: int, end: int, limit: int, set
     st.sampled_from((-1, 0, 50, 400)),
     st.sampled_from((-1, 0, 150, 400)),
 )
+@example(([Stretch(0, 100, 900), Stretch(10, 100, 0), Stretch(20, 0, -1)], 20), 10, 20, 400, -1)
 def test_it_takes_what_apache_kafka_takes(
     log: tuple[list[Stretch], int], start: int, limit: int, milliseconds: int, size: int
 ) -> None:
