@@ -2,11 +2,54 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.log.log_doubles import ROOT, Node, append, batch, run, values_of
 from tests.log.test_data_directory import TWO, put, tree
+
+from fencepost.log.disk import LocalDisk
+from fencepost.log.opening import open_partition
+from fencepost.protocol.types import Milliseconds
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_one_that_cannot_be_used_is_offline_and_one_that_cannot_be_made_is_refused(
+    was_there: bool, tmp_path: Path
+) -> None:
+    """Who makes a topic is told why it cannot be; at a start the others are served."""
+
+    class Failing(LocalDisk):
+        def make_directory(self, path: Path) -> None:
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    directory = tmp_path / "t-0"
+    if was_there:
+        directory.mkdir()
+    closed = list[str]()
+    partition: Any = SimpleNamespace(
+        disk=Failing(),
+        directory=directory,
+        topic="t",
+        index=0,
+        topic_id=UUID(int=1),
+        leader_epoch=0,
+        settings=None,
+        segments=[SimpleNamespace(close=lambda: closed.append("closed"))],
+    )
+    replay: Any = SimpleNamespace(directories=set)
+    if was_there:
+        offline = open_partition(partition, replay, lambda: 1, Milliseconds(0))
+        assert "Read-only file system; see to it that the node can" in getattr(offline, "reason", "")
+        assert closed == ["closed"], "what it had opened before"
+    else:
+        with pytest.raises(OSError, match="Read-only file system"):
+            open_partition(partition, replay, lambda: 1, Milliseconds(0))
 
 
 @pytest.mark.parametrize("content", [b"", bytes(50)], ids=["nothing", "zeros"])

@@ -118,6 +118,28 @@ def test_a_start_has_the_reserve_until_it_is_refused(starts: bool) -> None:
     assert disk.free == (2 * TOTAL - disk.held if starts else 0)
 
 
+@pytest.mark.parametrize(("files", "is_short"), [(63, True), (64, False), (None, False)])
+def test_a_disk_that_can_have_few_more_files_is_short_of_space(files: int | None, is_short: bool) -> None:
+    space = space_on(SmallDisk(files=files))
+    space.hold(10)
+    assert space.is_short is is_short
+
+
+def test_what_a_change_on_a_full_disk_leaves_of_the_reserve_is_held_again_at_once() -> None:
+    """Nobody else may have it before the next one who is refused, or the next look."""
+    disk = SmallDisk()
+    space = space_on(disk)
+    space.hold(10)
+    whole, disk.free = disk.held, 0
+
+    def changed_and_freed() -> None:
+        disk.allocate(disk.held + 1)
+        disk.free, disk.held = disk.free + 1, 0
+
+    space.attempt(changed_and_freed)
+    assert (disk.held, disk.free, space.is_whole) == (whole, 0, True)
+
+
 @pytest.mark.parametrize("frees", [True, False])
 def test_a_stop_has_the_reserve_whole_for_the_next_start_if_it_can_be_had(frees: bool) -> None:
     """Else somebody else takes what the last checkpoint gave back, and the start is refused."""
