@@ -72,6 +72,16 @@ def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
     assert remove_partition(disk, tmp_path / "a-0") == ""
 
 
+def test_a_directory_that_has_the_name_of_a_file_of_ours_is_left_and_said(tmp_path: Path) -> None:
+    """Files of ours that come after it go."""
+    disk, theirs = LocalDisk(), f"{0:020d}.index"
+    for name in (f"{theirs}/a note", SEGMENT, f"{0:020d}.timeindex"):
+        put(disk, tmp_path / "a-0" / name)
+    assert f"somebody has put {theirs} there" in remove_partition(disk, tmp_path / "a-0")
+    assert disk.list(tmp_path / "a-0") == [theirs]
+    assert disk.list(tmp_path / "a-0" / theirs) == ["a note"]
+
+
 @pytest.mark.parametrize(
     ("name", "is_removed"),
     [
