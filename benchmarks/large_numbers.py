@@ -26,6 +26,7 @@ from fencepost.protocol.messages import (
     DescribeTransactionsRequest,
     EndTxnRequest,
     FetchRequest,
+    FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
     ListTransactionsRequest,
@@ -182,6 +183,8 @@ def sessions(table: Table, node: Node, wire: Wire, prober: Any) -> None:
 def transaction(table: Table, wire: Wire, prober: Any) -> None:
     """One over all partitions: its registration, and its end with all markers."""
     asked = InitProducerIdRequest(transactional_id="wide", transaction_timeout_ms=60_000)
+    wire.ask(FindCoordinatorRequest(key="wide", key_type=1), 1)
+    wait_until("its coordinator is there", lambda: not wire.ask(asked, 2).error_code)
     pair = wire.ask(asked, 2)
     whose: Any = {
         "transactional_id": "wide",

@@ -1,4 +1,4 @@
-"""When a group and its committed offsets go; many groups are looked at a few in a step, by how many offsets they have."""
+"""When a group and its offsets go; many groups are looked at a few in a step, by how many offsets they have."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from fencepost.coordinator.group.classic.group import ClassicGroup
 from fencepost.coordinator.group.expiry import A_GROUP, LOOKED_AT, Expired, expired, portions
 from fencepost.coordinator.group.offsets import CommittedOffset, Offsets
 from fencepost.protocol.batch import read_header
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.steps import STEP, Pace
 from fencepost.protocol.types import Milliseconds, Offset, ProducerId, TopicPartition
 
 KEPT_MS = 1000
@@ -80,3 +82,12 @@ def test_no_step_of_expiry_removes_many_times_as_many_offsets_as_a_group_has() -
         assert sum(removed) <= LOOKED_AT + each
         before = len(world.journal.batches)
     assert not list(world.coordinator._shards[0].offsets.groups())
+
+
+@given(st.sampled_from([1, 100]))
+def test_a_group_that_is_deleted_costs_as_much_as_its_offsets_do(size: int) -> None:
+    world, pace = World(), Pace()
+    world.commit({TopicPartition("t", index): 1 for index in range(size)}, "g")
+    deleted = world.coordinator.delete_group("g", pace).answer
+    assert deleted == ErrorCode.NONE
+    assert size <= STEP - pace.left <= 10 * size
