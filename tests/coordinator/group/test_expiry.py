@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.coordinator.group.group_doubles import World
 
 from fencepost.coordinator.group.classic.group import ClassicGroup
+from fencepost.coordinator.group.coordinator import CommitFor
 from fencepost.coordinator.group.expiry import A_GROUP, LOOKED_AT, Expired, expired, portions
 from fencepost.coordinator.group.offsets import CommittedOffset, Offsets
 from fencepost.protocol.batch import read_header
@@ -24,6 +25,10 @@ NEVER_USED = ClassicGroup("g", state_timestamp=SINCE)
 AT = TopicPartition("t", 0)
 DAY: Final = 24 * 3600 * 1000
 ANY: Any = CommittedOffset(Offset(0), -1, "", 0)
+
+
+def places(count: int) -> list[TopicPartition]:
+    return [TopicPartition("t", index) for index in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ def test_no_step_of_expiry_removes_many_times_as_many_offsets_as_a_group_has() -
     world = World(offsets_retention_ms=7 * DAY)
     each = 200
     for number in range(30):
-        world.commit({TopicPartition("t", index): 1 for index in range(each)}, f"g{number}")
+        world.commit(dict.fromkeys(places(each), 1), f"g{number}")
     world.clock.at += 7 * DAY
     begun: Iterator[None] = iter(world.coordinator.tick(world.clock.now()))
     before = len(world.journal.batches)
@@ -87,7 +92,7 @@ def test_no_step_of_expiry_removes_many_times_as_many_offsets_as_a_group_has() -
 @given(st.sampled_from([1, 100]))
 def test_a_group_that_is_deleted_costs_as_much_as_its_offsets_do(size: int) -> None:
     world, pace = World(), Pace()
-    world.commit({TopicPartition("t", index): 1 for index in range(size)}, "g")
+    world.coordinator.commit_offsets(CommitFor("g", "", None, -1), dict.fromkeys(places(size), ANY))
     deleted = world.coordinator.delete_group("g", pace).answer
     assert deleted == ErrorCode.NONE
     assert size <= STEP - pace.left <= 10 * size
