@@ -13,9 +13,9 @@ from fencepost.log.partition import Partition
 #: Seconds that the cleaner may work without a break, if others have worked as long before, while little waits for it.
 LONGEST_TURN: Final = 0.01
 
-#: Seconds that it may work without a break however much waits for it: on a machine that others keep busy, who waits for
-#: its turn may wait for seconds, and the node's clients would for as long again.
-LONGEST_OF_ALL: Final = 0.1
+#: The same while up to two times MUCH waits: on a machine that other programs keep busy, who waits for its turn may
+#: wait for seconds, and the node's clients would for as long again.
+LONGEST_WHILE_BEHIND: Final = 0.1
 
 #: Bytes of journals that wait to be cleaned beside what each may have: more of them make longer turns.
 MUCH: Final = 8 * 1024 * 1024
@@ -47,8 +47,9 @@ def turn(late: float, behind: int) -> float:
     """Seconds that the cleaner may work now, after others have made it wait for `late` seconds.
 
     Never longer than these others have worked: at most half of the time is the cleaner's.  Ten milliseconds are enough
-    while little waits; between one and two times MUCH bytes they become all that there is up to LONGEST_OF_ALL, so that
-    no load makes the journals grow without end as long as others work for no more than some of these at a time.
+    while little waits; between one and two times MUCH bytes they become LONGEST_WHILE_BEHIND, and from there on grow
+    with what waits, so that no load makes the journals grow without end.
     """
     share = min(max(behind / MUCH - 1, 0.0), 1.0)
-    return max(min(late, LONGEST_TURN), min(late, LONGEST_OF_ALL) * share)
+    longest = LONGEST_WHILE_BEHIND * max(behind / (2 * MUCH), 1.0)
+    return max(min(late, LONGEST_TURN), min(late, longest) * share)
