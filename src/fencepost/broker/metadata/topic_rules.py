@@ -79,7 +79,8 @@ def nothing_left(name: str, error: NothingLeft) -> TopicRefused:
     """What is said where there is no room, no descriptor or no metadata for a change of this topic."""
     if isinstance(error, DiskFull):
         return TopicRefused(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left on the disk for topic {name!r}: free some"
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"no space is left on the disk for topic {name!r}, or it can have no more files (inodes): free some",
         )
     what = "be written down" if isinstance(error, Withheld) else "have its files"
     return TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name!r} cannot {what}: {error}")
