@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 from fencepost.broker.compaction import JOURNAL_SEGMENT_BYTES
@@ -27,6 +28,8 @@ INTERNAL_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "unclean.leader.election.enable": "false",
     },
 }
+_FEW_MARKS: Final = 7
+"""Dots and underscores of a name from which on to look through all names takes less than to try all that are alike."""
 MOST_AT_ONCE: Final = 10_000
 """Partitions of the topics that one request may make.  (Kafka's MAX_PARTITIONS_PER_BATCH)"""
 NO_LEADER: Final = -1
@@ -61,10 +64,20 @@ def check_name(name: str, known: Sequence[Collection[str]]) -> None:
     if any(name in names for names in known):
         raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if ("." in name or "_" in name) and name not in INTERNAL:
-        alike = [each for names in known for each in names if each.replace(".", "_") == name.replace(".", "_")]
-        if alike:
-            why = f"{name!r} is too much like {alike[0]!r}: they differ in dots and underscores only"
+        alike = _alike(name, known)
+        if alike is not None:
+            why = f"{name!r} is too much like {alike!r}: they differ in dots and underscores only"
             raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+
+
+def _alike(name: str, known: Sequence[Collection[str]]) -> str | None:
+    """One of the `known` names that differs from this one in dots and underscores only."""
+    marks = name.count(".") + name.count("_")
+    if marks < _FEW_MARKS:
+        others = map("".join, product(*("._" if each in "._" else each for each in name)))
+        return next((each for each in others if any(each in names for names in known)), None)
+    as_metrics = name.replace(".", "_")
+    return next((each for names in known for each in names if each.replace(".", "_") == as_metrics), None)
 
 
 def check_new_count(name: str, count: int) -> None:
