@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -12,12 +12,13 @@ from tests.broker.metadata.test_topics import create, shown, topic
 from tests.broker.wire import Client, clients, on_the_loop
 from tests.log.log_doubles import run
 
-from fencepost.broker.metadata.topic import DELETED, NewTopic
+from fencepost.broker.metadata.topic import DELETED, NewTopic, Topic
 from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.log.disk import DiskFull
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.runtime import Work
 
 client = clients()
 
@@ -169,12 +170,12 @@ def test_topics_whose_making_was_given_up_can_be_made_by_the_next_one_who_asks()
     async def main() -> None:
         node = Node(1)
         wanted = [NewTopic(name, 1, {}) for name in "abc"]
-        node.topics._going["b"] = asyncio.get_running_loop().create_future()
+        node.topics._going |= dict.fromkeys("abc", asyncio.get_running_loop().create_future())
         making = asyncio.ensure_future(node.topics.create_together(wanted, node.slices))
         await asyncio.sleep(0.01)
         making.cancel()
         await asyncio.wait([making])
-        node.topics._going.pop("b")
+        node.topics._going.clear()
         found = await node.topics.create_together(wanted, node.slices)
         assert list(found.values()) == list(node.topics.by_name.values())
 
@@ -195,3 +196,52 @@ def test_who_asks_for_a_topic_that_somebody_else_is_making_waits_for_it(client: 
 
     on_the_loop(client.broker, lambda: asyncio.get_running_loop().call_soon(begin))
     assert [each.error_code for each in shown(client, "other", name, make=True)] == [0, 0]
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_topic_of_which_something_is_left_keeps_none_of_the_same_request_waiting(forgets: bool) -> None:
+    """It takes as long as the groups take to be read: who wants one of the others finds it meanwhile."""
+
+    def forget(_: Collection[str]) -> Work[bool]:
+        yield
+        return forgets
+
+    async def main() -> None:
+        node = Node(1)
+        topics = node.topics
+        topics._going["left"], topics._unforgotten["left"] = asyncio.get_running_loop().create_future(), forget
+        wanted = [NewTopic(name, 1, {}) for name in ("a", "left", "b")]
+        making = asyncio.ensure_future(topics.create_together(wanted, node.slices))
+        await asyncio.sleep(0.01)
+        assert list(topics.by_name) == ["a", "b"] and list(topics._coming) == ["left"]
+        await asyncio.wait_for(topics.made("a"), 1)
+        await node.delete("a", settle=True)
+        await node.create("a")
+        topics._going.pop("left").set_result(None)
+        found = await making
+        assert isinstance(found["left"], Topic if forgets else TopicRefused)
+        assert ("left" in topics.by_name) == forgets and found["b"] is topics.by_name["b"]
+        assert not topics._coming
+
+    run(main())
+
+
+@pytest.mark.parametrize("flush", ["durable", "os"])
+def test_a_topic_that_is_there_can_be_deleted_and_made_again_while_others_of_its_request_are_made(flush: str) -> None:
+    async def main() -> None:
+        node = Node(1, flush, steps=1)
+        topics = node.topics
+        wanted = [NewTopic(f"t{number}", 2, {}) for number in range(90)]
+        making = asyncio.ensure_future(topics.create_together(wanted, node.slices))
+        while "t0" not in topics.by_name:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        old = topics.by_name["t0"]
+        topics.withdraw(old)
+        again = topics.create("t0", 1, {}, node.slices)
+        found, new, _ = await asyncio.gather(making, again, topics.remove([old], nothing, node.slices))
+        assert topics.by_name["t0"] is new is not old is found["t0"]
+        assert found.keys() == topics.by_name.keys() == {new.name for new in wanted}
+        assert not topics._coming
+        await node.end()
+
+    run(main())

@@ -10,7 +10,7 @@ from collections import Counter
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.metadata.placement import check_more
-from fencepost.broker.metadata.topic_rules import TopicRefused
+from fencepost.broker.metadata.topic_rules import TopicRefused, check_growth
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -50,7 +50,7 @@ async def _create(
         error, message = ErrorCode.INVALID_REQUEST, f"the number of partitions of {topic.name} cannot change"
     else:
         try:
-            node.topics.check_count(topic, asked.count)
+            check_growth(topic.name, topic.count, asked.count)
             assigned = None if asked.assignments is None else [found.broker_ids for found in asked.assignments]
             check_more(assigned, topic.count, asked.count, node.node_id)
             if not validate_only:

@@ -88,6 +88,28 @@ def check_new_count(name: str, count: int) -> None:
         )
 
 
+def check_growth(name: str, have: int, count: int) -> None:
+    """Raises TopicRefused if a topic of `have` partitions cannot grow to `count`."""
+    if not have < count <= LARGEST_COUNT:
+        message = f"topic {name!r} has {have} partitions: {count} is not between {have + 1} and {LARGEST_COUNT}"
+        raise TopicRefused(ErrorCode.INVALID_PARTITIONS, message)
+
+
+def taken(path: object) -> TopicRefused:
+    """What is said where somebody else's files are in the place of a partition."""
+    why = f"{path} is there and is no partition of this cluster: move it elsewhere, then try again"
+    return TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, why)
+
+
+def unforgotten(name: str) -> TopicRefused:
+    """What is said where others could not forget a deleted topic of this name."""
+    why = (
+        f"what groups committed of an earlier topic {name!r} cannot be removed: free some space on the disk, "
+        "or see to the partition of __consumer_offsets that is offline"
+    )
+    return TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, why)
+
+
 def nothing_left(name: str, error: NothingLeft) -> TopicRefused:
     """What is said where there is no room, no descriptor or no metadata for a change of this topic."""
     if isinstance(error, DiskFull):

@@ -27,12 +27,14 @@ from fencepost.broker.metadata.topic import (
 from fencepost.broker.metadata.topic_rules import (
     INTERNAL,
     INTERNAL_SETTINGS,
-    LARGEST_COUNT,
     TopicRefused,
+    check_growth,
     check_name,
     check_new_count,
     checked,
     nothing_left,
+    taken,
+    unforgotten,
     usable,
 )
 from fencepost.log.disk import DiskFull, NothingLeft
@@ -81,8 +83,7 @@ class Topics:
         self._going: dict[str, asyncio.Future[None]] = {}
         """Names of deleted topics of which something is left, and the end of that."""
         self._unforgotten: dict[str, Forget] = {}
-        """Names of deleted topics that others could not forget, on a full disk, or with something offline: first of all
-        the next one's making."""
+        """Names of deleted topics that others could not forget yet (a full disk): they do before the next is made."""
         self._buried: dict[str, tuple[bytes | None, int]] = {}
         """What is to be written of deleted topics with the next change: they need not be known any more."""
 
@@ -151,41 +152,52 @@ class Topics:
         return or_raised((await self.create_together([NewTopic(name, count, settings)], slices))[name])
 
     async def create_together(self, wanted: Sequence[NewTopic], slices: Slices) -> dict[str, Topic | TopicRefused]:
-        """Make topics of different names, durably, with one write: `TOGETHER` at most; what became of each."""
+        """Make topics of different names, durably, with one write: `TOGETHER` at most; what became of each.
+
+        Those of which something is left come after the others, which do not wait for that, with a write of their own.
+        """
         found: dict[str, Topic | TopicRefused] = {}
-        coming: dict[str, NewTopic] = {}
+        coming: dict[str, asyncio.Future[None]] = {}
+        now, later = list[NewTopic](), list[NewTopic]()
         try:
             for new in wanted:
                 try:
                     self.check_new(*new)
-                    self._coming[new.name], coming[new.name] = _future(), new
-                    await self._nothing_left(new.name, slices)
+                    self._coming[new.name] = coming[new.name] = _future()
+                    (later if self._is_left(new.name) else now).append(new)
                 except TopicRefused as refused:
                     found[new.name] = refused
                 await slices.pause()
-            found |= await slices.run(self._creations([new for name, new in coming.items() if name not in found]))
+            found |= await slices.run(self._creations(now))
+            for new in later:
+                if not await self._nothing_left(new.name, slices):
+                    found[new.name] = unforgotten(new.name)
+            found |= await slices.run(self._creations([new for new in later if new.name not in found]))
             if self._storage.flush_to_os:
                 # Of an earlier topic of its name the commit log may know what is removed; no record waits for it here.
                 await self._storage.wait_durable(self._storage.last_appended)
             return found
         finally:
-            for name in coming:
-                self._coming.pop(name).set_result(None)
+            for name, future in coming.items():
+                if self._coming.get(name) is future:
+                    self._let_go(name)
 
-    async def _nothing_left(self, name: str, slices: Slices) -> None:
-        """Wait until nothing is left of a deleted topic of this name.  Raises TopicRefused."""
+    def _let_go(self, name: str) -> None:
+        self._coming.pop(name).set_result(None)
+
+    def _is_left(self, name: str) -> bool:
+        return name in self._going or name in self._unforgotten
+
+    async def _nothing_left(self, name: str, slices: Slices) -> bool:
+        """Wait until nothing is left of a deleted topic of this name; false if something stays."""
         if name in self._going:
             await asyncio.shield(self._going[name])
-        if name not in self._unforgotten:
-            return
-        if not await slices.run(self._unforgotten[name]([name])):
-            why = (
-                f"what groups committed of an earlier topic {name!r} cannot be removed: free some space on the disk, "
-                "or see to the partition of __consumer_offsets that is offline"
-            )
-            raise TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, why)
-        await self._storage.wait_durable(self._storage.lsn)
-        del self._unforgotten[name]
+        if name in self._unforgotten:
+            if not await slices.run(self._unforgotten[name]([name])):
+                return False
+            await self._storage.wait_durable(self._storage.lsn)
+            del self._unforgotten[name]
+        return True
 
     async def made(self, name: str) -> None:
         """Wait while somebody makes a topic of this name."""
@@ -195,8 +207,7 @@ class Topics:
     def create_at_once(self, name: str, count: int, settings: Mapping[str, str] | None = None) -> Topic:
         """The same in one step, for what is small and was not deleted just now.  Raises TopicRefused."""
         self.check_new(name, count, settings or {})
-        left = name in self._going or name in self._unforgotten
-        assert not left, "what is left of a deleted topic goes before the next of its name comes"
+        assert not self._is_left(name), "what is left of a deleted topic goes before the next of its name comes"
         return at_once(self._creation(NewTopic(name, count, settings or {})))
 
     def _check_places(self, name: str, indexes: Iterable[int]) -> Work[None]:
@@ -204,8 +215,7 @@ class Topics:
         for index in indexes:
             found = self._storage.in_the_way(name, index)
             if found is not None:
-                why = f"{found} is there and is no partition of this cluster: move it elsewhere, then try again"
-                raise TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, why)
+                raise taken(found)
             yield
 
     def _check_room(self, name: str, count: int) -> None:
@@ -231,6 +241,8 @@ class Topics:
         for topic in topics:
             if topic.name not in found:
                 found[topic.name] = yield from self._made(topic)
+                if topic.name in self._coming and not topic.is_internal:  # who takes that over lets it go
+                    self._let_go(topic.name)
         return found
 
     def _save_new(self, topics: Sequence[Topic]) -> None:
@@ -265,18 +277,18 @@ class Topics:
         await self.made(name)
         if name in self.by_name:
             return
-        count, settings = self.internal_count(name), INTERNAL_SETTINGS[name]
-        self.check_new(name, count, settings)
+        new = NewTopic(name, self.internal_count(name), INTERNAL_SETTINGS[name])
+        self.check_new(*new)
 
         def work() -> Work[None]:
-            yield from self._creation(NewTopic(name, count, settings))
+            yield from self._creation(new)
             yield from take_over()
 
         self._coming[name] = _future()
         try:
             await slices.run(work())
         finally:
-            self._coming.pop(name).set_result(None)
+            self._let_go(name)
 
     def internal_count(self, name: str) -> int:
         """How many partitions the internal topic has, or will have: once it is there the setting has no say."""
@@ -288,19 +300,10 @@ class Topics:
             "transaction.state.log.num.partitions" if of_transactions else "offsets.topic.num.partitions"
         )
 
-    def check_count(self, topic: Topic, count: int) -> None:
-        """Raises TopicRefused if the topic cannot grow to `count` partitions."""
-        have = topic.count
-        if not have < count <= LARGEST_COUNT:
-            message = (
-                f"topic {topic.name!r} has {have} partitions: {count} is not between {have + 1} and {LARGEST_COUNT}"
-            )
-            raise TopicRefused(ErrorCode.INVALID_PARTITIONS, message)
-
     async def add_partitions(self, topic: Topic, count: int, slices: Slices) -> None:
         """Grow a topic to `count` partitions, durably.  Raises TopicRefused."""
         async with topic.growth:
-            self.check_count(topic, count)
+            check_growth(topic.name, topic.count, count)
             await slices.run(self._growth(topic, count))
 
     def _growth(self, topic: Topic, count: int) -> Work[None]:
@@ -335,15 +338,12 @@ class Topics:
         for partition in partitions:
             partition.settings = log_settings
 
-    def withdraw(self, topic: Topic) -> None:
-        """Delete a topic, durably: nobody finds it any more; the rest is for `remove`.  Raises TopicRefused."""
-        self._withdraw([topic])
-
     def withdraw_together(self, topics: Sequence[Topic]) -> Work[dict[str, TopicRefused]]:
-        """The same with one write, in its first step: `TOGETHER` at most; those that were refused, by name."""
-        return by_halves(topics, self._withdraw)
+        """As `withdraw`, in its first step: `TOGETHER` at most; those that were refused, by name."""
+        return by_halves(topics, lambda some: self.withdraw(*some))
 
-    def _withdraw(self, topics: Sequence[Topic]) -> None:
+    def withdraw(self, *topics: Topic) -> None:
+        """Delete topics, durably: nobody finds them any more; the rest is for `remove`.  Raises TopicRefused."""
         name = topics[0].name
         there = all(self.by_name.get(each.name) is each for each in topics)  # others may have been served meanwhile
         try:
