@@ -49,6 +49,7 @@ class Listener(Protocol):
 
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+C = TypeVar("C", bound=asyncio.Transport)
 
 
 class Network(Protocol):
@@ -104,15 +105,20 @@ class SocketNetwork:
             transport, protocol = await loop.create_connection(
                 protocol_factory, address, port, ssl=tls, server_hostname=host if tls else None
             )
-            if begin is not None:
-                try:
-                    await begin(protocol)
-                except BaseException:
-                    transport.abort()
-                    raise
-            return transport, protocol
+            return await begun(transport, protocol, begin)
 
         return await first_connected([partial(attempt, address) for address in await addresses_of(host, port)])
+
+
+async def begun(transport: C, protocol: P, begin: Callable[[P], Awaitable[None]] | None) -> tuple[C, P]:
+    """What was connected, once `begin`, if there is one, is done with it; it is closed where that is cut short."""
+    try:
+        if begin is not None:
+            await begin(protocol)
+    except BaseException:
+        transport.abort()
+        raise
+    return transport, protocol
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, cast
 
-from fencepost.runtime import Admission, Listener, Network
+from fencepost.runtime import Admission, Listener, Network, begun
 from fencepost.simulation.request_faults import Passage
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -44,9 +44,7 @@ class CuttingNetwork:
         assert isinstance(protocol, asyncio.BufferedProtocol), "clients take what arrives into buffers of their own"
         between = CutConnection(self, protocol)
         await self._network.connect(lambda: between, host, port, tls)
-        if begin is not None:
-            await begin(protocol)
-        return between, protocol
+        return await begun(between, protocol, begin)
 
     async def listen(
         self,

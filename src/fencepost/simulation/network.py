@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from fencepost.runtime import Admission, Listener
+from fencepost.runtime import Admission, Listener, begun
 from fencepost.simulation.request_faults import Passage
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -123,9 +123,7 @@ class SimulatedNetwork:
         protocol = protocol_factory()
         listening.context.copy().run(theirs.start, accepted)
         ours.start(protocol)
-        if begin is not None:
-            await begin(protocol)
-        return ours, protocol
+        return await begun(ours, protocol, begin)
 
     def forget(self, port: int, listening: _Listening) -> None:
         if self._listening.get(port) is listening:
@@ -180,9 +178,7 @@ class NamedNetwork:
         transport, protocol = await self._network.connect(protocol_factory, host, port, tls)
         assert isinstance(transport, SimulatedTransport), "it is a simulated network"
         transport.owner = self.owner
-        if begin is not None:
-            await begin(protocol)
-        return transport, protocol
+        return await begun(transport, protocol, begin)
 
 
 class SimulatedTransport(asyncio.Transport):

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fencepost.protocol.types import Milliseconds
-from fencepost.runtime import Admission, Listener, Runtime
+from fencepost.runtime import Admission, Listener, Runtime, begun
 from fencepost.simulation.loop import OWNER, Handle, VirtualLoop
 from fencepost.simulation.network import SLOWEST, SimulatedTransport
 from fencepost.simulation.request_faults import Passage, Sending, claims
@@ -173,9 +173,7 @@ class Process:
         self._hold(transport)
         self._connections = [each for each in self._connections if not each.is_closing()]
         self._connections.append(transport)
-        if begin is not None:
-            await begin(protocol)
-        return transport, protocol
+        return await begun(transport, protocol, begin)
 
     def send(self, to: Passage | None, transport: Sending, data: bytes) -> None:
         """A request leaves, or several."""
