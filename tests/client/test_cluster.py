@@ -13,12 +13,12 @@ import pytest
 from tests.client.test_producer import simulate
 
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
-from fencepost.client import ClosedError, Consumer, TopicPartition
+from fencepost.client import ClosedError, ConnectionLostError, Consumer, TopicPartition
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Features
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.codec import encode_response
-from fencepost.protocol.messages import ApiVersionsResponse
+from fencepost.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from fencepost.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey
 from fencepost.protocol.messages.find_coordinator import GROUP
 from fencepost.runtime import Runtime
@@ -102,6 +102,28 @@ def test_who_asks_any_broker_does_not_wait_for_a_silent_one_beside_a_connection_
         return loop.time() - begun
 
     assert run(main) == 0
+
+
+def test_who_asks_any_broker_does_not_wait_for_one_that_has_fallen_silent() -> None:
+    """It answered once, and leaves what it was asked since without an answer: the others are asked, too."""
+
+    async def main(loop: VirtualLoop) -> tuple[str, float]:
+        network = SimulatedNetwork(random.Random(3))
+        for port in (1, 2):
+            await network.listen(partial(Node, epoch=1, level=2), "127.0.0.1", port, ConnectionQuotas(9, 9))
+        cluster = Cluster("127.0.0.1:1", runtime=Runtime(VirtualClock(loop), network, random.Random(3)))
+        cluster.nodes = {port: ("127.0.0.1", port) for port in (1, 2)}
+        silent = await cluster.connection(2)
+        answer = silent.request(ApiVersionsRequest(), 3)
+        begun = loop.time()
+        found, took = (await cluster.any_connection()).address, loop.time() - begun
+        await cluster.close()
+        with pytest.raises(ConnectionLostError):
+            await answer
+        return found, took
+
+    found, took = run(main)
+    assert found == "127.0.0.1:1" and took < 1
 
 
 class Node(asyncio.Protocol):

@@ -154,7 +154,7 @@ class Cluster:
         untried = deque(dict.fromkeys([*self.nodes.values(), *self.bootstrap]))
         for address in untried:
             ready = self._connections.get((address, Use.DATA))
-            if ready is not None and self._is_good(ready):
+            if ready is not None and self._is_good(ready) and not ready.result().in_flight:
                 return ready.result()
         with self._outage.looking():
             return await self._first_of(untried)

@@ -38,7 +38,7 @@ class Outage:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Somebody looks for a broker."""
+        """Somebody looks for a broker; it is found if nothing is raised."""
         loop = asyncio.get_running_loop()
         if self._began is None:
             self._began = loop.time()
@@ -46,6 +46,7 @@ class Outage:
         self._tries += 1
         try:
             yield
+            self.ended()
         finally:
             self._tries -= 1
             self._last_try = loop.time()
