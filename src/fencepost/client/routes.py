@@ -47,7 +47,7 @@ class Routes:
     def leader(self, at: TopicPartition) -> int | None:
         """The node that leads a partition; None: it is looked for."""
         topic = self._cluster.topics.get(at.topic)
-        if (leader := self._known(at)) is not None:
+        if (leader := self.known(at)) is not None:
             return leader
         if topic is None and at.topic not in self._preparing:
             deadline = self._cluster.deadline(f"looking for the leader of {at.topic}-{at.partition}")
@@ -61,9 +61,10 @@ class Routes:
         """Why no leader is known; empty if one is."""
         if at.topic in self._looking:
             return f"no leader was found: {self._looking[at.topic].last_met}"
-        return "" if at.topic not in self._cluster.topics or self._known(at) is not None else "nobody leads it"
+        return "" if at.topic not in self._cluster.topics or self.known(at) is not None else "nobody leads it"
 
-    def _known(self, at: TopicPartition) -> int | None:
+    def known(self, at: TopicPartition) -> int | None:
+        """The node that leads a partition, as far as is known; nothing is looked for."""
         topic = self._cluster.topics.get(at.topic)
         leader = -1 if topic is None else topic.leaders.get(at.partition, -1)
         return leader if leader in self._cluster.nodes else None

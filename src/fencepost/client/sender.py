@@ -332,7 +332,7 @@ class Sender:
     def hindered(self, what: object, why: str) -> None:
         """Note why nothing can be sent now to a topic, or to the node that leads a partition; None: to nobody."""
         for lane in self._busy.values():
-            if what is None or what in (lane.at.topic, self._routes.leader(lane.at)):
+            if what is None or what in (lane.at.topic, self._routes.known(lane.at)):
                 for batch in (*lane.in_flight, *lane.queue):
                     batch.last = batch.last if batch.on_wire else why
 
