@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from tests.log.log_doubles import ROOT, StoppedClock, append, batch, run, values_of
 
 from fencepost.broker.metadata.settings import Settings
-from fencepost.broker.metadata.topic import Topic
+from fencepost.broker.metadata.together import or_raised
+from fencepost.broker.metadata.topic import NewTopic, Topic
 from fencepost.broker.metadata.topic_rules import TopicRefused, topic_name_error
 from fencepost.broker.metadata.topics import Topics
 from fencepost.log import commit_log
@@ -95,20 +96,25 @@ class Node:
         self.storage.abandon()
         await asyncio.sleep(0)
 
-    async def create(self, name: str) -> None:
-        topic = await self._answered(self.topics.create(name, PARTITIONS, {}, self.slices))
-        for partition in topic.partitions:
-            append(self.storage.partition(name, partition.index), batch(tag=f"{topic.topic_id}"))  # type: ignore[arg-type]
+    async def create(self, *names: str) -> None:
+        """With one write, if there are several."""
+        wanted = [NewTopic(name, PARTITIONS, {}) for name in names]
+        found = await self._answered(self.topics.create_together(wanted, self.slices))
+        topics = [or_raised(found[name]) for name in names]
+        for topic in topics:
+            for partition in topic.partitions:
+                append(self.storage.partition(topic.name, partition.index), batch(tag=f"{topic.topic_id}"))  # type: ignore[arg-type]
         if self.flush == "durable":
             await self.durable()
-        self.acknowledged[topic.topic_id] = [f"{topic.topic_id}".encode()]
+        self.acknowledged |= {topic.topic_id: [f"{topic.topic_id}".encode()] for topic in topics}
 
-    async def delete(self, name: str, settle: bool) -> None:
-        topic = self.topics.by_name[name]
-        # Whoever has not heard that it is deleted may find it either way.
-        self.acknowledged.pop(topic.topic_id, None)
-        self.topics.withdraw(topic)
-        await self._answered(self.topics.remove([topic], nothing, self.slices))
+    async def delete(self, *names: str, settle: bool) -> None:
+        topics = [self.topics.by_name[name] for name in names]
+        for topic in topics:
+            # Whoever has not heard that it is deleted may find it either way.
+            self.acknowledged.pop(topic.topic_id, None)
+        assert await self.slices.run(self.topics.withdraw_together(topics)) == {}
+        await self._answered(self.topics.remove(topics, nothing, self.slices))
         if settle:
             await self.durable()
 
@@ -143,16 +149,25 @@ class Node:
         assert set(self.disk.list(ROOT)) == NODE | directories
 
 
-async def live(node: Node, names: list[str], settle: bool) -> None:
-    """Make and delete each of them twice, in turn."""
+async def live(node: Node, names: list[str], settle: bool, together: bool) -> None:
+    """Make and delete each of them twice, in turn or together."""
+    requests = [names] if together else [[name] for name in names]
     for _ in range(2):
-        for name in names:
-            await node.create(name)
-        for name in names:
-            await node.delete(name, settle)
+        for some in requests:
+            await node.create(*some)
+        for some in requests:
+            await node.delete(*some, settle=settle)
 
 
-def lives(seed: int, names: list[str], operation: int, power_loss: bool, settle: bool, flush: str = "durable") -> bool:
+def lives(
+    seed: int,
+    names: list[str],
+    operation: int,
+    power_loss: bool,
+    settle: bool,
+    flush: str = "durable",
+    together: bool = False,
+) -> bool:
     """Stop at that operation on the disk, start again, check, go on; false if there are not so many."""
     reached = False
 
@@ -161,7 +176,7 @@ def lives(seed: int, names: list[str], operation: int, power_loss: bool, settle:
         node = Node(seed, flush)
         node.disk.cut_power_after(operation)
         try:
-            await live(node, names, settle)
+            await live(node, names, settle, together)
         except PowerCut:
             reached = True
         reached = reached or node.disk.off
@@ -172,7 +187,7 @@ def lives(seed: int, names: list[str], operation: int, power_loss: bool, settle:
             node.check()
         for name in names:
             if name in node.topics.by_name:
-                await node.delete(name, settle)
+                await node.delete(name, settle=settle)
             await node.create(name)
         await node.durable()
         await node.storage.settle()  # A checkpoint that is under way holds back what is to be removed.
@@ -189,12 +204,13 @@ def lives(seed: int, names: list[str], operation: int, power_loss: bool, settle:
 
 @pytest.mark.parametrize(("power_loss", "flush"), [(False, "durable"), (True, "durable"), (False, "os")])
 @pytest.mark.parametrize("settle", [False, True])
-def test_a_stop_at_every_step(power_loss: bool, flush: str, settle: bool) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_a_stop_at_every_step(power_loss: bool, flush: str, settle: bool, together: bool) -> None:
     for seed in range(3):
         operation = seed + 1
-        while lives(seed, ["t", "t-0"], operation, power_loss, settle, flush):
+        while lives(seed, ["t", "t-0"], operation, power_loss, settle, flush, together):
             operation += 3
-        assert operation > 60
+        assert operation > 50
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -212,7 +228,9 @@ def test_every_name(name: str, caplog: pytest.LogCaptureFixture) -> None:
 def test_all_names(names: list[str], data: st.DataObject) -> None:
     names = [name for name in names if topic_name_error(name) is None]
     operation = data.draw(st.integers(1, 120))
-    lives(data.draw(st.integers(0, 5)), names, operation, data.draw(st.booleans()), data.draw(st.booleans()))
+    power_loss, settle, together = (data.draw(st.booleans()) for _ in range(3))
+    if names:
+        lives(data.draw(st.integers(0, 5)), names, operation, power_loss, settle, together=together)
 
 
 def test_a_name_whose_place_is_taken_is_refused_and_what_is_there_stays() -> None:
