@@ -7,12 +7,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.broker.metadata.test_topic_lifecycle import Node, nothing
 from tests.broker.metadata.test_topics import create, shown, topic
 from tests.broker.wire import Client, clients, on_the_loop
 from tests.log.log_doubles import run
 
-from fencepost.broker.metadata.topic import DELETED, NewTopic, Topic
+from fencepost.broker.metadata.topic import DELETED, PREFIX, NewTopic, Topic
 from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.log.disk import DiskFull
 from fencepost.protocol.errors import ErrorCode
@@ -242,6 +244,55 @@ def test_a_topic_that_is_there_can_be_deleted_and_made_again_while_others_of_its
         assert topics.by_name["t0"] is new is not old is found["t0"]
         assert found.keys() == topics.by_name.keys() == {new.name for new in wanted}
         assert not topics._coming
+        await node.end()
+
+    run(main())
+
+
+NAMES = ("a", "b", "c.d", "c_d", "e")
+REQUEST = st.tuples(st.booleans(), st.permutations(NAMES), st.integers(1, len(NAMES)), st.integers(0, 12))
+"""Whether topics are made or deleted, which, and after how many turns of the loop since the one before."""
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(REQUEST, min_size=2, max_size=8), st.booleans(), st.integers(1, 9))
+def test_requests_about_the_same_topics_at_once_are_all_answered_and_each_topic_is_made_for_one(
+    requests: list[tuple[bool, list[str], int, int]], forgets: bool, most: int
+) -> None:
+    def forget(_: Collection[str]) -> Work[bool]:
+        yield
+        return forgets
+
+    async def main() -> None:
+        node = Node(1, steps=1)
+        topics = node.topics
+        topics._store = Counted(node.store, most)
+        made, deleted = list[Topic](), list[Topic]()
+
+        async def make(names: list[str]) -> None:
+            found = await topics.create_together([NewTopic(name, 1, {}) for name in names], node.slices)
+            assert found.keys() == set(names)
+            made.extend(each for each in found.values() if isinstance(each, Topic))
+
+        async def delete(names: list[str]) -> None:
+            known = [topics.by_name[name] for name in names if name in topics.by_name]
+            refused = await node.slices.run(topics.withdraw_together(known))
+            gone = [topic for topic in known if topic.name not in refused]
+            deleted.extend(gone)
+            await topics.remove(gone, forget, node.slices)
+
+        works = []
+        for makes, names, count, turns in requests:
+            works.append(asyncio.ensure_future((make if makes else delete)(names[:count])))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            await asyncio.gather(*works)
+        assert len(set(made)) == len(made) and len(set(deleted)) == len(deleted)
+        assert set(topics.by_name.values()) == set(made) - set(deleted)
+        assert {name.removeprefix(PREFIX) for name in node.store.list(PREFIX)} == topics.by_name.keys()
+        assert not topics._coming and not topics._going
+        assert not {"c.d", "c_d"} <= topics.by_name.keys()
         await node.end()
 
     run(main())
