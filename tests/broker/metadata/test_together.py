@@ -239,8 +239,10 @@ def test_a_topic_that_is_there_can_be_deleted_and_made_again_while_others_of_its
             await asyncio.sleep(0)
         old = topics.by_name["t0"]
         topics.withdraw(old)
-        again = topics.create("t0", 1, {}, node.slices)
-        found, new, _ = await asyncio.gather(making, again, topics.remove([old], nothing, node.slices))
+        again = asyncio.ensure_future(topics.create("t0", 1, {}, node.slices))
+        found = await making
+        assert list(topics._coming) == ["t0"]
+        new, _ = await asyncio.gather(again, topics.remove([old], nothing, node.slices))
         assert topics.by_name["t0"] is new is not old is found["t0"]
         assert found.keys() == topics.by_name.keys() == {new.name for new in wanted}
         assert not topics._coming
