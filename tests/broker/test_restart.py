@@ -181,6 +181,31 @@ def test_an_old_transaction_ends_by_the_old_protocol_after_an_upgrade(tmp_path: 
         assert values(fetch(client, topic)) == ["old", "new"]
 
 
+@pytest.mark.parametrize("bumped", [False, True], ids=["once", "twice"])
+def test_a_process_that_never_initialized_commits_by_the_old_protocol_what_another_one_wrote(
+    tmp_path: Path, bumped: bool
+) -> None:
+    """As Apache Flink does, by a pair from its checkpoint, not knowing whether that is done already."""
+    with node(tmp_path / "one") as client:
+        topic, pair = new_topic(client), init(client, "t")
+        write(client, topic, pair, "first")
+        if bumped:
+            pair = ended(client, "t", pair)
+            write(client, topic, pair, "second")
+        data = killed_copy(client.broker, tmp_path / "two")
+    with node(data) as client:
+        for _ in range(2):
+            assert end(client, "t", pair, version=4).error_code == ErrorCode.NONE
+        assert values(fetch(client, topic)) == (["first", "second"] if bumped else ["first"])
+        following = init(client, "t")
+        assert following.producer_epoch == pair.producer_epoch + 1, "an end by version 4 bumps nothing"
+        write(client, topic, following, "by a new one")
+        ended(client, "t", following)
+        # Any other code has Flink start anew, to commit the same once more.
+        for late in (pair, following):
+            assert end(client, "t", late, version=4).error_code == ErrorCode.PRODUCER_FENCED
+
+
 def test_what_a_partition_has_and_the_coordinator_does_not_know_is_aborted_at_the_start(tmp_path: Path) -> None:
     """A write that was let in unverified hangs; the next start ends it."""
     with node(tmp_path, transaction_partition_verification_enable="false") as client:
