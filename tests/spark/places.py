@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -91,6 +92,11 @@ class Place:
 
     def shown(self) -> list[int]:
         """What read_committed shows of the target, by a client that is not ours."""
+        with Admin(self.servers) as admin:  # Apache Kafka answers a commit before its markers are there
+            give_up = time.monotonic() + 20
+            while any(state.startswith("Prepare") for state in admin.list_transactions().values()):
+                assert time.monotonic() < give_up, "a decision is not carried out"
+                time.sleep(0.05)
         reader = Consumer(
             {
                 "bootstrap.servers": self.servers,
