@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.broker.group_talk import commit, find_group, txn_commit
+from tests.broker.group_talk import Who, commit, find_group, txn_commit
 from tests.broker.wire import add, batch, clients, end, init, init_answer, new_topic, on_the_loop, produce
 
 from fencepost.broker.network.outgoing import Outgoing
@@ -35,6 +35,7 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
     find_group(client)
     topic, storage = new_topic(client), client.broker.node.storage
     pair, other, hanging = init(client, "t"), init(client, "other"), init(client, "hanging")
+    stranger = init(client, "stranger")
     offsets = AddOffsetsToTxnRequest(
         transactional_id="t", producer_id=pair[0], producer_epoch=pair[1], group_id="pending"
     )
@@ -56,6 +57,9 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
         "AddPartitionsToTxn": lambda: add(client, "t", pair, topic),
         "AddOffsetsToTxn": lambda: client.ask(offsets, 4),
         "TxnOffsetCommit": lambda: txn_commit(client, "other", other, topic, 1),
+        "TxnOffsetCommit of no member": lambda: txn_commit(  # its transaction has begun nevertheless
+            client, "stranger", stranger, topic, 1, who=Who("nobody", 1)
+        ),
         "EndTxn": lambda: end(client, "t", pair),
         "OffsetCommit": lambda: commit(client, topic, 1, group="h"),
         "OffsetDelete": lambda: client.ask(OffsetDeleteRequest(group_id="h", topics=[position])),

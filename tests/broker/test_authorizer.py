@@ -13,6 +13,7 @@ from tests.broker.wire import (
     batch,
     end,
     fetch,
+    find_coordinator,
     init,
     init_answer,
     list_offset,
@@ -33,6 +34,7 @@ from fencepost.protocol.messages import (
     DescribeGroupsRequest,
     DescribeTransactionsRequest,
     FindCoordinatorRequest,
+    InitProducerIdRequest,
     JoinGroupResponse,
     ListGroupsRequest,
     ListTransactionsRequest,
@@ -204,6 +206,28 @@ def test_either_right_makes_a_topic(scene: Scene) -> None:
     assert create(scene) == NO_TOPIC
     scene.deny(CLUSTER)
     assert create(scene) == ErrorCode.NONE
+
+
+def test_either_right_writes_markers(scene: Scene) -> None:
+    """An admin who ends a hanging transaction need not be a broker."""
+    both = [(CLUSTER, Operation.ALTER), (CLUSTER, Operation.CLUSTER_ACTION)]
+    for denied, refused in [(both, True), (both[:1], False), (both[1:], False)]:
+        scene.denies.denied = set(denied)
+        assert (marker(scene) == NO_CLUSTER) is refused, denied
+
+
+def test_two_phase_commits_take_a_right_beside_that_to_write() -> None:
+    """KIP-939: who has one of the two alone is refused."""
+    denies = Denies()
+    with serving(denies, transaction_two_phase_commit_enable=True) as broker:
+        client = Client(broker)
+        find_coordinator(client, "t")
+        rights = [(ID, Operation.WRITE), (ID, Operation.TWO_PHASE_COMMIT)]
+        for denied, error in [(rights, NO_ID), (rights[:1], NO_ID), (rights[1:], NO_ID), ([], ErrorCode.NONE)]:
+            denies.denied = set(denied)
+            request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1, enable2_pc=True)
+            assert client.ask(request, 6).error_code == error, denied
+        client.close()
 
 
 def test_either_right_makes_an_idempotent_producer(scene: Scene) -> None:

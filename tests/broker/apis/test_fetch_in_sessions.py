@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 from typing import Any
 
 import pytest
@@ -270,3 +271,14 @@ def test_a_node_keeps_no_more_sessions_than_it_is_told() -> None:
         answer = client.ask(first.request({}, []), first.version)
         assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         client.close()
+
+
+def test_a_session_is_as_old_as_its_first_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which may have waited for long: a session that was not used for so long could be had by another reader."""
+    topic, times = new_topic(client), count(1)
+    monkeypatch.setattr("fencepost.broker.apis.fetch._now", lambda: next(times))
+    for wait_ms, created in [(0, 1), (1, 3)]:
+        reader = Session(client)
+        reader.fetch({topic: 0}, wait_ms=wait_ms)
+        session = client.broker.node.fetch_sessions._sessions[reader.id]
+        assert (session.created, session.last_used) == (created, created)

@@ -44,6 +44,11 @@ def test_a_list_that_is_not_set_begins_with_what_it_is_by_default() -> None:
     assert after(("cleanup.policy", SUBTRACT, "delete"), known={}) == {"cleanup.policy": ""}
 
 
+def test_nothing_is_left_of_an_item_that_a_list_had_more_than_once() -> None:
+    twice = {"cleanup.policy": "compact,delete,compact"}
+    assert after(("cleanup.policy", SUBTRACT, "compact"), known=twice) == {"cleanup.policy": "delete"}
+
+
 @pytest.mark.parametrize(
     "operations",
     [

@@ -18,6 +18,7 @@ from tests.broker.wire import (
     values,
 )
 
+from fencepost.broker.network.disconnections import Disconnections
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import ProducerIdAndEpoch
 
@@ -114,3 +115,15 @@ def test_a_successor_aborts_its_predecessors_open_transaction(client: Client) ->
     assert produce(client, topic, data, "t").error_code == ErrorCode.NONE
     ended(client, "t", following)
     assert values(fetch(client, topic)) == ["kept"]
+
+
+def test_a_connection_holds_the_id_that_it_was_given_and_none_that_it_was_refused(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose connection counts when it closes is who got the producer id last."""
+    held: list[tuple[str, int]] = []
+    monkeypatch.setattr(Disconnections, "claimed", lambda *claim: held.append((claim[1], claim[3])))
+    pair = init(client, "t")
+    assert init_answer(client, "t", timeout_ms=0).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert init_answer(client, None).error_code == ErrorCode.NONE
+    assert held == [("t", pair.producer_id)]

@@ -7,8 +7,14 @@ from tests.broker.group_talk import Who, alone, commit, committed_offset, find_g
 from tests.broker.wire import Client, clients, ended, find_coordinator, init, new_topic, serving
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import AddOffsetsToTxnRequest, OffsetDeleteRequest, TxnOffsetCommitRequest
+from fencepost.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    TxnOffsetCommitRequest,
+)
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from fencepost.protocol.types import ProducerIdAndEpoch
 
@@ -233,3 +239,18 @@ def test_without_verification_older_clients_are_trusted(version: int) -> None:
         pair = init(client, "t")
         assert txn_commit(client, "t", pair, topic, 7, version=version) == [0]
         client.close()
+
+
+def test_a_position_has_the_leader_epoch_that_it_was_committed_with(client: Client) -> None:
+    topic = new_topic(client)
+    for version in EVERY:
+        pair = beginning(client, version)
+        assert txn_commit(client, "t", pair, topic, version, version=version) == [0]
+        ended(client, "t", pair)
+        wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
+        (found,) = client.ask(
+            OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[wanted])]), 9
+        ).groups
+        (position,) = found.topics[0].partitions
+        known = 3 if version >= 2 else -1  # older requests have none
+        assert (position.committed_offset, position.committed_leader_epoch) == (version, known)
