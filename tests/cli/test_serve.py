@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
@@ -10,14 +11,18 @@ import socket
 import stat
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.processes import begun
 
 from fencepost import __version__
 from fencepost.broker import Broker, running_broker
-from fencepost.cli import main
+from fencepost.broker.node import Endpoint
+from fencepost.cli import Refused, main
+from fencepost.cli import serve as serve_module
 from fencepost.cli.serve import assigned, merged
 from fencepost.client.blocking import Admin, Consumer, Producer
 from fencepost.client.errors import ClientError
@@ -375,3 +380,27 @@ def test_a_copy_of_a_stopped_directory_is_the_node_at_another_place_and_address(
 def _records(address: str, at: TopicPartition) -> int:
     with Consumer(bootstrap_servers=address) as consumer:
         return consumer.end_offsets([at])[at]
+
+
+def test_a_node_whose_metrics_are_refused_is_stopped_as_if_it_had_been_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its next start has nothing to recover."""
+    done: list[str] = []
+
+    class Node:
+        async def start(self) -> None:
+            done.append("started")
+
+        async def stop(self) -> None:
+            done.append("stopped")
+
+    def refuse(*_: object) -> None:
+        raise Refused("no metrics")
+
+    monkeypatch.setattr(serve_module, "_exporter", refuse)
+    options = Namespace(listen="127.0.0.1:0", data="d")
+    try:
+        with pytest.raises(Refused, match="no metrics"):
+            asyncio.run(serve_module._serve(cast(Any, Node()), options, Endpoint("127.0.0.1", 0), None))
+    finally:
+        gc.enable()
+    assert done == ["started", "stopped"]

@@ -105,8 +105,7 @@ def test_a_session_ends_with_its_consumer(waits: bool) -> None:
         consumer.assign([A, B])
         await write(world, A)
         assert len(await consumer.poll(1000)) == 1
-        if not waits:
-            await asyncio.sleep(1)
+        await asyncio.sleep(1)
         assert len(sessions(world)) == 1
         begun = world.loop.time()
         await consumer.close()

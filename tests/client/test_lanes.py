@@ -182,3 +182,12 @@ def test_portions_have_every_lane_once_in_order_and_as_many_as_there_is_room_for
     weights = [[lane.upcoming().builder.size for lane in portion] for portion in found]
     assert all(len(each) == 1 or sum(each) <= largest for each in weights)
     assert all(sum(each) + following[0] > largest for each, following in pairwise(weights))
+
+
+def test_a_pause_is_over_when_something_is_sent() -> None:
+    """Whatever has to be sent again after that has a pause of its own."""
+    lane = lane_with(1, 1)
+    batch = lane.take(FIRST, None, False)
+    batch.on_wire, lane.retry_at = False, 5.0
+    assert lane.take(FIRST, None, False) is batch
+    assert lane.retry_at is None

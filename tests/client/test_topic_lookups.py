@@ -86,6 +86,22 @@ def test_while_nobody_leads_a_partition_it_is_asked_for_less_and_less_often(led:
     assert 80 < times < 100 if led else 18 < times < 25
 
 
+def test_once_somebody_leads_a_partition_again_it_is_asked_for_as_often_as_before() -> None:
+    asked = Asked(())
+    asked.is_led = lambda _: asyncio.get_running_loop().time() >= 10  # type: ignore[method-assign]
+    asked.topics["a"] = type("View", (), {"leaders": {0: 1}})
+
+    async def main(loop: VirtualLoop) -> None:  # noqa: ARG001
+        lookups = TopicLookups(cast(Cluster, asked), lambda _: lookups.want(["a"]))
+        lookups.want(["a"])
+        await asyncio.sleep(20)
+        lookups.close()
+
+    run(main)
+    later = [begun for begun, _, _ in asked.sent if begun > 11]
+    assert 70 < len(later) < 90
+
+
 @pytest.mark.parametrize("how", ["by name", "in a group", "assigned"])
 @pytest.mark.parametrize("missing", [0, 30])
 def test_however_many_topics_there_are_or_not_one_request_asks_for_all(

@@ -123,3 +123,16 @@ def test_the_newest_is_known_at_a_cut_whatever_the_indexes_have_lost(which: list
     segment = Segment(disk, Path("/"), BASE, 2, 200)
     segment.cut_indexes(places[count][1], BASE + count)
     assert segment.max_timestamp == START + max(times[:count])
+
+
+def test_a_note_of_the_largest_time_counts_only_where_its_batch_has_that_time() -> None:
+    """An index may be damaged, or of another log."""
+    segment, places = filled(SimulatedDisk(Random(1)), [10] * 5)
+    end = BASE + 2 * len(places)
+    for number, (offset, position, size) in enumerate(places):
+        segment.indexes.max_timestamp_offset = offset + 1
+        if number == len(places) - 1:
+            assert segment.newest_before(end) == (position, position + size)
+        else:
+            start, stop = segment.newest_before(end)
+            assert stop is None and start <= places[-1][1]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.client.commit_order.logs import STEPS, Log, Step, _batch, build
 from tests.client.commit_order.reading import AT, Reader
 
+from fencepost.client.commit_order.partition import PartitionInCommitOrder
 from fencepost.client.commit_order.position import Position, position_of
 from fencepost.client.errors import DamagedRecordsError
 from fencepost.client.transactional_id import OffsetAndMetadata
@@ -248,3 +249,19 @@ def test_a_transaction_that_is_being_delivered_is_not_told_to_be_open() -> None:
     assert told and all("producer_id=2 " in each for each in told), "whatever there is to say, it is of the other"
     assert [each.producer_id for each in partition.open_transactions(0)] == [2]
     reader.end()
+
+
+def test_who_begins_elsewhere_says_nothing_of_the_leader_epoch_there() -> None:
+    """A leader would tell that the log parted, where nothing was lost."""
+    log = build([("plain", 3, 1), ("plain", 3, 1), ("plain", 3, 1)])
+    reader = Reader(log, BEGINNING, 10**6, 10**6, iter(()))
+    partition = PartitionInCommitOrder(AT, Position(0, 0), reader.order.buffers, 1000)
+    data = b""
+    for first, _, batch in log.batches:
+        ours = bytearray(batch)
+        stamp(ours, 0, first, 7)
+        data += ours
+    partition.feed(data, 0.0, log.end)
+    assert partition.epoch.known == 7
+    partition.begin(Position(1, 1))
+    assert partition.epoch.known == -1

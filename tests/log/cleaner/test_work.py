@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from crc32c import crc32c
@@ -12,6 +13,7 @@ from tests.log.cleaner_doubles import SETTINGS, cleaner_of, committed, table, un
 from tests.log.log_doubles import START, Node, append, delete_topic, run
 
 from fencepost.log.cleaner.rewriting import UNFOLDED_AT_ONCE
+from fencepost.log.cleaner.work import Work
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import encode_batch
@@ -168,3 +170,15 @@ def test_whatever_comes_meanwhile(meanwhile: str, monkeypatch: pytest.MonkeyPatc
             assert table(committed(node.partition))[b"a"] == b"2"
 
     run(main())
+
+
+def test_what_a_pass_moved_is_what_it_moved_since_it_was_asked_last() -> None:
+    """It pauses for that: were it told of the same bytes again, it would pause ever longer."""
+    work = Work.__new__(Work)
+    statistics = SimpleNamespace(bytes_mapped=0, bytes_read=0, bytes_written=0)
+    work.cleaning, work.moved = cast(Any, SimpleNamespace(statistics=statistics)), 0
+    moved = []
+    for mapped, read, written_ in [(10, 0, 0), (10, 5, 2), (10, 5, 2), (11, 6, 3)]:
+        statistics.bytes_mapped, statistics.bytes_read, statistics.bytes_written = mapped, read, written_
+        moved.append(work.moves())
+    assert moved == [10, 7, 0, 3]
