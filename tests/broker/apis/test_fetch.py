@@ -333,13 +333,18 @@ def test_of_a_partition_named_twice_the_last_word_counts(client: Client, version
 
 def test_the_room_that_a_cut_off_batch_would_take_is_nobody_elses(client: Client) -> None:
     """Apache Kafka sends its beginning, which readers throw away: here it is left out, but counted."""
-    topic, other = new_topic(client), new_topic(client)
-    for name in (topic, other):
+    topic, other, third = new_topic(client), new_topic(client), new_topic(client)
+    for name in (topic, other, third):
         produce(client, name, batch("a" * 1000))
         produce(client, name, batch("b" * 1000))
     request = elsewhere(client, fetch_request(client, other), topic)
     request.max_bytes = 1900
     assert [values(one.partitions[0]) for one in client.ask(request).responses] == [["a" * 1000], []]
+    request = elsewhere(client, fetch_request(client, third), topic, other)
+    request.max_bytes = 2500
+    for one in request.topics:
+        one.partitions[0].partition_max_bytes = 1100
+    assert [values(one.partitions[0]) for one in client.ask(request).responses] == [["a" * 1000], ["a" * 1000], []]
 
 
 def astray(client: Client, topic: str, offset: int, last_epoch: int, wait_ms: int = 10_000) -> PartitionData:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,9 +12,11 @@ import pytest
 
 from fencepost.broker.apis.fetch import _wait
 from fencepost.broker.leader.fetch_plan import FetchPlan, _check_epoch
+from fencepost.broker.leader.fetch_sessions import Asked, Fetching
 from fencepost.broker.network.turns import Deadlines, Turns
 from fencepost.log.partition import Refused
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import EpochEndOffset, FetchPartition
 from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import Isolation
@@ -103,3 +106,28 @@ def test_a_reader_before_the_start_is_told_that_and_one_behind_it_where_it_parte
     assert cost == 0
     assert found.error_code == (ErrorCode.NONE if parted else ErrorCode.OFFSET_OUT_OF_RANGE)
     assert found.diverging_epoch == (EpochEndOffset(epoch=3, end_offset=2) if parted else None)
+
+
+@pytest.mark.parametrize("known", [-1, 0, 5])
+@pytest.mark.parametrize("by_id", [True, False])
+@pytest.mark.parametrize("same", [True, False])
+def test_where_a_reader_reads_is_the_topic_and_the_epoch_that_it_knows(known: int, by_id: bool, same: bool) -> None:
+    """A topic that was made anew is another one to who names topics by ids, and the same to who does not."""
+    asked_for = uuid.UUID(int=1)
+    partition: Any = SimpleNamespace(leader_epoch=5, topic_id=asked_for if same else uuid.UUID(int=2))
+    plan = FetchPlan.__new__(FetchPlan)
+    plan._storage = cast(Any, SimpleNamespace(partition=lambda *_: partition))
+    plan.fetching = Fetching([], by_id)
+    wanted = FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=known, partition_max_bytes=1)
+    found = plan._place(Asked(("t", 0), "t", asked_for, wanted), "t")
+    if by_id and not same:
+        assert found is ErrorCode.INCONSISTENT_TOPIC_ID
+    else:
+        assert found is (ErrorCode.FENCED_LEADER_EPOCH if known == 0 else partition)
+
+
+@pytest.mark.parametrize(("least", "most", "waited_for"), [(1, 10, 1), (10, 10, 10), (11, 10, 10), (200, 300, 100)])
+def test_nobody_waits_for_more_than_an_answer_may_have(least: int, most: int, waited_for: int) -> None:
+    node: Any = SimpleNamespace(largest_answer=100, storage=None, answer_memory=None)
+    request = FetchRequest(max_wait_ms=0, min_bytes=least, max_bytes=most, topics=[])
+    assert FetchPlan(request, Fetching([], by_id=True), cast(Any, None), node).min_bytes == waited_for

@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from fencepost.broker.leader.fetch_sessions import (
     LARGEST_ID,
     SMALLEST_ID,
+    Asked,
     Fetching,
     FetchSessions,
     SessionAnswer,
@@ -371,3 +374,13 @@ def test_session_ids_are_those_that_apache_kafka_may_give() -> None:
     ids = [reader_of(sessions, 1, 0).id for _ in range(50)]
     assert len(dict.fromkeys(ids)) == 50
     assert all(0 < session <= LARGEST_ID for session in ids)
+
+
+@pytest.mark.parametrize("last", range(-1, 5))
+def test_only_who_has_read_the_newest_leader_epoch_or_knows_of_none_has_all_without_a_look(last: int) -> None:
+    """Any other may have parted, and is told so though there are no records."""
+    wanted = FetchPartition(partition=0, fetch_offset=7, last_fetched_epoch=last, partition_max_bytes=1)
+    asked = Asked(("a", 0), "a", IDS["a"], wanted)
+    asked.high_watermark, asked.log_start_offset = 7, 0
+    ends: Any = SimpleNamespace(high_watermark=7, log_start_offset=0, leader_epoch=3)
+    assert asked.has_all(ends, 7) is (last in (-1, 3))

@@ -13,10 +13,9 @@ from fencepost.protocol.types import Milliseconds, Offset
 
 
 @pytest.mark.parametrize("metadata", ["", "ü" * 9])
-@pytest.mark.parametrize(
-    ("leader_epoch", "expires"), [(-1, -1), (0, -1), (7, -1), pytest.param(-1, 12_345, id="the format has one of them")]
-)
+@pytest.mark.parametrize(("leader_epoch", "expires"), [(-1, -1), (0, -1), (7, -1), (-1, 0), (-1, 12_345)])
 def test_nothing_of_it_is_lost(leader_epoch: int, metadata: str, expires: int) -> None:
+    """The format has one of the two."""
     committed = CommittedOffset(Offset(2**40), leader_epoch, metadata, 1_000, expires)
     batch = journal.batch([journal.offset_commit_entry("g", A, committed, Milliseconds(1_000))])
     shard = GroupCoordinatorShard(0, FakeJournal(), World())

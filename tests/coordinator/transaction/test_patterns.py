@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fencepost.coordinator.transaction import patterns
 from fencepost.coordinator.transaction.listing import Filters, Listed, select
 from fencepost.coordinator.transaction.patterns import LONGEST_PATTERN, BadPattern, Pattern
+from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.steps import STEP, Pace, finish
@@ -128,3 +129,11 @@ def test_the_cost_of_a_pattern_counts(monkeypatch: pytest.MonkeyPatch) -> None:
         finish(Pattern(pattern).matches("x" * 30, pace))
         tried.append(-pace.left)
     assert tried[1] > 100 * max(tried[0], 1)
+
+
+@pytest.mark.parametrize("asked", [(), ("Dead",), ("Empty", "Dead")])
+def test_an_id_that_was_forgotten_is_not_listed(asked: tuple[str, ...]) -> None:
+    """Its record may still be there."""
+    kept = [(transaction("there"), 1), (transaction("gone")._replace(state=State.DEAD), 2)]
+    found = finish(select(kept, Filters(asked), Milliseconds(0), Pace()))
+    assert [each.transactional_id for each in found.transactions] == (["there"] if asked != ("Dead",) else [])
