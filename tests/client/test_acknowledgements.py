@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.client.test_producer import shown, simulate
 
 from fencepost.client import Producer
 from fencepost.client.acknowledgements import checked_acks
+from fencepost.client.batch_ends import BatchEnds
 from fencepost.client.batches import Batch
 from fencepost.client.errors import BrokerError
 from fencepost.client.lanes import Lane
@@ -97,3 +99,17 @@ def test_a_batch_without_numbers_that_fails_takes_none_with_it_that_is_on_its_wa
     assert not lane.give_up(batches[1], is_spent=True, others_fail=True)
     assert list(lane.in_flight) == [batches[0], batches[2]]
     assert lane.take_stranded() == []
+
+
+def test_whatever_a_transactional_id_is_it_needs_numbers() -> None:
+    """Also one of which it is said elsewhere that it is too short."""
+    with pytest.raises(ValueError, match=r"^enable_idempotence=False"):
+        checked_acks("all", enable_idempotence=False, transactional_id="")
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_who_waits_for_room_hears_of_each_batch_that_has_ended(is_idle: bool) -> None:
+    told: list[str] = []
+    ends: Any = SimpleNamespace(_busy={AT: None}, settled=lambda: told.append("settled"))
+    BatchEnds.settle(ends, cast(Any, SimpleNamespace(is_idle=is_idle, at=AT)))
+    assert told == ["settled"] and list(ends._busy) == ([] if is_idle else [AT])

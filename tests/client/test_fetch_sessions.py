@@ -256,3 +256,16 @@ def test_who_is_given_no_session_reads_without() -> None:
         assert {(each.session_id, each.epoch) for each in said} == {(0, 0)}
 
     simulate(scenario, **{"max.incremental.fetch.session.cache.slots": 0})
+
+
+def test_a_node_has_the_time_to_answer_beside_that_for_which_it_waits_for_records() -> None:
+    """Else an idle reader would begin anew again and again."""
+
+    async def scenario(world: World) -> None:
+        with noted() as said:
+            async with reader(world, request_timeout_ms=1000, fetch_max_wait_ms=3000) as consumer:
+                consumer.assign([A])
+                assert await consumer.poll(5500) == []
+                assert [each.epoch for each in said] == [0, 1]
+
+    simulate(scenario)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import pickle
 import ssl
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.client.secured import CERTIFICATES
 from fencepost import client
 from fencepost.client import Admin, Consumer, Producer, blocking
 from fencepost.client.security import MECHANISMS, PROTOCOLS, Security, SecurityOptions
-from fencepost.client.tls import Certificates
+from fencepost.client.tls import Certificates, tls_context
 from fencepost.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 SECRET = "t0p-secret"
@@ -191,3 +192,19 @@ def test_every_setting_says_what_it_is() -> None:
     for name in SecurityOptions.__annotations__:
         at = next(n for n, line in enumerate(lines) if line.startswith(f"    {name}:"))
         assert lines[at + 1].startswith('    """'), name
+
+
+def test_what_is_older_than_tls_1_2_is_not_spoken() -> None:
+    assert tls_context(Certificates(), check_hostname=True).minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_a_file_of_certificates_that_sign_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="no certificate of an authority"):
+        Security(security_protocol="SSL", ssl_cafile=CERTIFICATE)
+
+
+def test_what_was_used_already_can_be_pickled() -> None:
+    security = Security(security_protocol="SSL", ssl_cafile=CA)
+    assert security.tls() is not None
+    again = pickle.loads(pickle.dumps(security))
+    assert again.tls() is not None

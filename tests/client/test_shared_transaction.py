@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.client.test_producer import shown, simulate
@@ -87,3 +89,13 @@ def test_a_topic_that_is_not_there_is_not_made(level: int, written: int) -> None
         await cluster.close()
 
     simulate(scenario, level)
+
+
+def test_the_first_failure_is_the_one_that_is_told() -> None:
+    """Those that follow come of it."""
+    abandoned: list[ClientError] = []
+    task: Any = SimpleNamespace(error=None, sender=SimpleNamespace(abandon=abandoned.append))
+    first, second = ClientError("first"), ClientError("second")
+    for error in (first, second):
+        assert SharedTransaction.failed(task, cast(Any, None), cast(Any, None), error, is_spent=False) is error
+    assert task.error is first and abandoned == [first]

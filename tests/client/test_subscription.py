@@ -116,3 +116,32 @@ def test_what_was_missed_is_asked_for_until_it_is_there(pattern: re.Pattern[str]
         return asked[2:]
 
     assert run(main) == ([["t"]] if pattern is None else [])
+
+
+def test_a_pattern_that_nothing_fits_yet_is_held_against_the_topics_that_there_are_now_and_then() -> None:
+    async def main(loop: VirtualLoop) -> None:  # noqa: ARG001
+        subscription, asked = Subscription(cast(Any, Topics()), [], 300), list[Sequence[str] | None]()
+        for _ in range(2):
+            subscription.views([], [], asked.append)
+        assert asked == [], "there is nothing to read"
+        subscription.choose([], re.compile("later"))
+        for _ in range(3):
+            subscription.views([], [], asked.append)
+            await asyncio.sleep(299)
+            subscription.views([], [], asked.append)
+            await asyncio.sleep(2)
+        assert asked == [None] * 3
+
+    run(main)
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_only_who_names_a_topic_has_it_made_where_its_id_is_asked_for(by_name: bool) -> None:
+    async def main(loop: VirtualLoop) -> None:  # noqa: ARG001
+        topics = Topics("t")
+        subscription = Subscription(cast(Any, topics), [], 300)
+        subscription.choose(["t"] if by_name else [], None if by_name else re.compile("t"))
+        assert list(await subscription.topic_ids(["t"])) == ["t"]
+        assert {made for _, made in topics.made} == {by_name}
+
+    run(main)

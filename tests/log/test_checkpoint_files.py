@@ -89,3 +89,17 @@ def test_what_a_crash_left_of_another_file_is_not_part_of_the_next_one() -> None
     files.write_starts(disk, ROOT, 7)
     assert text(disk, "starts") == b"7\n"
     assert files.read_starts(disk, ROOT) == 7
+
+
+def test_nothing_is_left_of_a_longer_file_that_was_there() -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.open(ROOT / "partition.metadata").pwrite(b"version: 0\ntopic_id: " + b"x" * 100, 0)
+    files.write_partition_metadata(disk, ROOT, TOPIC)
+    assert text(disk, "partition.metadata") == b"version: 0\ntopic_id: ASNFZ4mrze_-3LqYdlQyEA"
+
+
+@pytest.mark.parametrize("epochs", [[(0, 0), (1, 0)], [(0, 0), (1, 17), (3, 17), (4, 18)]])
+def test_nothing_may_have_been_written_in_a_leader_epoch(epochs: list[tuple[int, int]]) -> None:
+    disk = SimulatedDisk(Random(1))
+    files.write_leader_epochs(disk, ROOT, epochs)
+    assert files.read_leader_epochs(disk, ROOT) == epochs

@@ -128,3 +128,17 @@ def test_where_space_is_short_nothing_is_kept_for_a_while(is_short: bool) -> Non
         return at_once
 
     assert asyncio.run(main()) == [1] * is_short
+
+
+def test_what_was_held_is_removed_once_however_often_checkpoints_are_made() -> None:
+    async def main() -> None:
+        of, removed = removals(), list[int]()
+        for number in range(3):
+            of.hold()
+            of.now(partial(removed.append, number))
+            of.let_go()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert removed == list(range(number + 1))
+
+    asyncio.run(main())

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from tests.log.log_doubles import START, batch
 
+from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import LocalDisk
 from fencepost.log.segment import Segment
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -136,3 +137,30 @@ def test_a_note_of_the_largest_time_counts_only_where_its_batch_has_that_time() 
         else:
             start, stop = segment.newest_before(end)
             assert stop is None and start <= places[-1][1]
+
+
+@pytest.mark.parametrize(("first", "fits"), [(0x7FFFFFFE, True), (0x7FFFFFFF, False)])
+def test_no_offset_of_a_segment_is_further_from_its_first_than_its_indexes_can_say(first: int, fits: bool) -> None:
+    """Of two records the second one counts."""
+    segment, _ = filled(SimulatedDisk(Random(1)), [0])
+    data = bytearray(batch(2))
+    stamp(data, 0, BASE + first, 0)
+    if fits:
+        assert segment.header(data, 0, 0, BASE).base_offset == BASE + first
+    else:
+        with pytest.raises(FileDamaged, match="cannot stand behind"):
+            segment.header(data, 0, 0, BASE)
+
+
+def test_a_gap_in_a_file_that_has_become_shorter_is_a_hole() -> None:
+    """What was there may have been cut out of it, and what comes then moved to the front."""
+    disk = SimulatedDisk(Random(1))
+    segment = Segment(disk, Path("/"), BASE, 1, 200)
+    for offset in (BASE, BASE + 10):
+        data = bytearray(batch(2, size=500))
+        stamp(data, 0, offset, 0)
+        segment.append(data, read_header(data), offset)
+    assert [header.base_offset for _, header in segment.headers_from(0)] == [BASE, BASE + 10]
+    segment.file.truncate(segment.size - 1)
+    with pytest.raises(FileDamaged, match="the file ends there"):
+        list(segment.headers_from(0))

@@ -107,3 +107,21 @@ def test_from_now_on_begins_where_the_oldest_open_transaction_does(stable: int, 
     found = after(stable, end)
     assert found == Position(min(stable, end), end)
     assert position_of(AT, found.committed()) == found
+
+
+@pytest.mark.parametrize(
+    ("position", "log_start", "found"),
+    [
+        (Position(0, 10, 5), 3, Position(3, 10, 5)),
+        (Position(0, 10, 5), 5, Position(5, 10, 5)),
+        (Position(0, 10, 5), 6, Position(6, 10)),
+        (Position(0, 10), 3, Position(3, 10)),
+        (Position(0, 10, 5), 10, Position(10, 10)),
+        (Position(0, 10, 5), 11, None),
+        (Position(3, 10, 5), 3, None),
+    ],
+)
+def test_what_was_delivered_of_a_transaction_is_known_as_long_as_it_is_there(
+    position: Position, log_start: int, found: Position | None
+) -> None:
+    assert behind_what_is_gone(position, log_start) == found
