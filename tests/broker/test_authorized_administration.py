@@ -182,3 +182,13 @@ def test_what_may_not_be_read_keeps_its_offset(scene: Scene) -> None:
     assert delete_offset(scene) == NO_TOPIC
     scene.denies.denied = set()
     assert committed_offset(scene.client, scene.topic) == (1, 0)
+
+
+def test_who_may_not_is_told_the_same_of_a_topic_that_is_not_there(scene: Scene) -> None:
+    """Else anybody could find out which topics there are."""
+    assert commit(scene.client, scene.topic, 1) == [0]
+    scene.deny(TOPIC)
+    scene.topic = "absent"
+    for name, (resource, _, ask, error) in CASES.items():
+        if resource is TOPIC:
+            assert ask(scene) == error, name

@@ -8,7 +8,7 @@ from tests.spark.test_driver import Bench, Tasks, batch, in_world
 from fencepost.client import Admin
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
-from fencepost.spark.attempt import Plan
+from fencepost.spark.attempt import BATCH_BYTES, Plan, batch_bytes
 from fencepost.spark.claims import Written
 from fencepost.spark.driver import Driver
 
@@ -62,3 +62,19 @@ def test_slots_are_claimed_however_short_a_transaction_may_be(level: int) -> Non
         await world.stop()
 
     run(main)
+
+
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [
+        ([], BATCH_BYTES),
+        ([8000], 7000),
+        ([8000, 80], 70),
+        ([80, 8000], 70),
+        ([2 * BATCH_BYTES], BATCH_BYTES),
+        ([1 << 30, 8], 7),
+        ([0], 1),
+    ],
+)
+def test_every_topic_takes_a_batch_of_the_largest_size(limits: list[int], found: int) -> None:
+    assert batch_bytes(limits) == found

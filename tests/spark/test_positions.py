@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.protocol.types import TopicPartition
-from fencepost.spark.losses import refusal, remaining
+from fencepost.spark.losses import behind, in_doubt, refusal, remaining
 from fencepost.spark.positions import Positions
 
 TOPICS = st.sampled_from(["a", "b"])
@@ -115,3 +115,20 @@ def test_a_topic_that_a_pattern_would_find_was_deleted_if_it_is_not_there(
     assert (lost is None) == (named is None)
     assert named is None or named in str(lost)
     assert refusal(known, more, pattern) is None
+
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+
+
+def test_positions_alone_are_without_what_only_the_end_of_a_micro_batch_has() -> None:
+    whole = Positions({A: 3}, "c", {"a": "id"}, Positions({A: 1}), {A: 1}, {A: 7})
+    assert whole.alone == Positions({A: 3}, "c", {"a": "id"}, None, {}, {A: 7})
+
+
+def test_of_a_topic_that_was_made_anew_nothing_is_behind_and_of_no_position_is_an_epoch_in_doubt() -> None:
+    known = Positions({A: 10, B: 10}, topic_ids={"a": "1", "b": "2"}, epochs={A: 3, B: 3})
+    ends = Positions({A: 5, B: 5}, topic_ids={"a": "another", "b": "2"}, epochs={A: 4, B: 4})
+    assert behind(known, ends) == {B: 5}
+    assert in_doubt(known, ends) == {B: 3}
+    assert in_doubt(known._replace(offsets={A: 10}), ends) == {}
+    assert in_doubt(known, ends._replace(epochs=known.epochs)) == {}

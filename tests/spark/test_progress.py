@@ -267,3 +267,12 @@ def test_all_the_runs_that_are_remembered_have_room_in_a_record(character: str) 
 def test_what_a_later_version_adds_is_passed_over() -> None:
     data = b'{"query_id":"query","batch_id":7,"source_offsets":[],"colour":"red"}'
     assert Progress.decode(data) == Progress("query", 7, [])
+
+
+def test_the_newest_runs_before_one_are_remembered_and_never_itself() -> None:
+    runs = tuple(f"run-{number}" for number in range(RUNS + 5))
+    last = Progress("last", 3, [], runs)
+    for query_id in ("new", "last", runs[-1], runs[0]):
+        expected = [run for run in (*runs, "last") if run != query_id][-RUNS:]
+        assert Progress(query_id, 0, []).after(last).earlier_runs == tuple(expected)
+    assert Progress("new", 0, []).after(None).earlier_runs == ()
