@@ -12,11 +12,13 @@ from tests.broker.wire import add, batch, clients, end, init, init_answer, new_t
 from fencepost.broker.network.outgoing import Outgoing
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     OffsetDeleteRequest,
     WriteTxnMarkersRequest,
 )
+from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
@@ -35,9 +37,20 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
     find_group(client)
     topic, storage = new_topic(client), client.broker.node.storage
     pair, other, hanging = init(client, "t"), init(client, "other"), init(client, "hanging")
-    stranger = init(client, "stranger")
+    stranger, adding = init(client, "stranger"), init(client, "adding")
     offsets = AddOffsetsToTxnRequest(
         transactional_id="t", producer_id=pair[0], producer_epoch=pair[1], group_id="pending"
+    )
+    several = AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=name,
+                producer_id=asking[0],
+                producer_epoch=asking[1],
+                topics=[AddPartitionsToTxnTopic(name=where, partitions=[0])],
+            )
+            for name, asking, where in [("adding", adding, topic), ("t", pair, "unknown")]
+        ]
     )
     gone = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
     position = OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
@@ -55,6 +68,7 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
         "Produce in a transaction": lambda: produce(client, topic, open_, "hanging"),
         "WriteTxnMarkers": lambda: client.ask(WriteTxnMarkersRequest(markers=[marker]), 1),
         "AddPartitionsToTxn": lambda: add(client, "t", pair, topic),
+        "AddPartitionsToTxn of a broker": lambda: client.ask(several, 5),
         "AddOffsetsToTxn": lambda: client.ask(offsets, 4),
         "TxnOffsetCommit": lambda: txn_commit(client, "other", other, topic, 1),
         "TxnOffsetCommit of no member": lambda: txn_commit(  # its transaction has begun nevertheless

@@ -47,7 +47,7 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
-from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from fencepost.protocol.types import ProducerIdAndEpoch
@@ -337,3 +337,11 @@ def test_every_api_asks_whether_the_caller_may(scene: Scene, key: int) -> None:
             scene.client.ask(sample(served.request, version, count), version)
     name = served.request.__name__.removesuffix("Request")
     assert bool(scene.denies.asked) == (name not in FOR_ALL)
+
+
+def test_the_oldest_clients_are_told_of_each_partition_that_they_may_not_see_its_group(scene: Scene) -> None:
+    """Version 1 has no error of the whole answer."""
+    scene.deny(GROUP)
+    wanted = OffsetFetchRequestTopic(name=scene.topic, partition_indexes=[0, 1])
+    answer = scene.client.ask(OffsetFetchRequest(group_id="g", topics=[wanted]), 1)
+    assert [each.error_code for each in answer.topics[0].partitions] == [NO_GROUP] * 2

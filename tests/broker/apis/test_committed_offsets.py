@@ -300,3 +300,13 @@ def test_each_partition_is_told_of_its_own_metadata(client: Client, lengths: tup
     for name in (topic, other):
         for index, error in enumerate(expected):
             assert committed_offset(client, name, index) == (-1 if error else 7, 0)
+
+
+def test_each_of_several_groups_is_told_whole_and_once(client: Client) -> None:
+    topic = new_topic(client)
+    for group in ("g", "h"):
+        find_group(client, group)
+        assert commit(client, topic, 7, group=group) == [0]
+    asked = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in ("g", "h", "g", "h")]
+    told = client.ask(OffsetFetchRequest(groups=asked), 9).groups
+    assert [(each.group_id, each.topics[0].partitions[0].committed_offset) for each in told] == [("g", 7), ("h", 7)]

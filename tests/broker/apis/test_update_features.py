@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.broker.wire import Client, add, batch, clients, end, init, init_answer, new_topic, produce
 
+from fencepost.broker.metadata.features import SUPPORTED
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
@@ -106,3 +107,14 @@ def test_on_level_0_the_newer_protocol_is_refused_and_the_older_works(client: Cl
     assert (answer.error_code, answer.producer_epoch) == (ErrorCode.NONE, pair.producer_epoch + 1), (
         "an end bumps nothing"
     )
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_older_clients_hear_of_no_feature_whose_least_level_is_0_and_nobody_of_one_that_is_off(
+    client: Client, version: int
+) -> None:
+    asked = ApiVersionsRequest(client_software_name="n", client_software_version="1")
+    answer = client.ask(asked, version)
+    supported = [name for name, (low, _, _) in SUPPORTED.items() if version >= 4 or low > 0]
+    assert [each.name for each in answer.supported_features] == supported
+    assert [each.name for each in answer.finalized_features] == ["transaction.version"]
