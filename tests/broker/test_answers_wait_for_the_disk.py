@@ -22,8 +22,23 @@ from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxn
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
+
+
+def of_a_broker(*added: tuple[str, ProducerIdAndEpoch, str]) -> AddPartitionsToTxnRequest:
+    """Partition 0 of a topic to each of several transactions."""
+    transactions = [
+        AddPartitionsToTxnTransaction(
+            transactional_id=name,
+            producer_id=pair.producer_id,
+            producer_epoch=pair.producer_epoch,
+            topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0])],
+        )
+        for name, pair, topic in added
+    ]
+    return AddPartitionsToTxnRequest(transactions=transactions)
 
 
 def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,17 +56,6 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
     offsets = AddOffsetsToTxnRequest(
         transactional_id="t", producer_id=pair[0], producer_epoch=pair[1], group_id="pending"
     )
-    several = AddPartitionsToTxnRequest(
-        transactions=[
-            AddPartitionsToTxnTransaction(
-                transactional_id=name,
-                producer_id=asking[0],
-                producer_epoch=asking[1],
-                topics=[AddPartitionsToTxnTopic(name=where, partitions=[0])],
-            )
-            for name, asking, where in [("adding", adding, topic), ("t", pair, "unknown")]
-        ]
-    )
     gone = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
     position = OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
     marker = WritableTxnMarker(
@@ -68,7 +72,9 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
         "Produce in a transaction": lambda: produce(client, topic, open_, "hanging"),
         "WriteTxnMarkers": lambda: client.ask(WriteTxnMarkersRequest(markers=[marker]), 1),
         "AddPartitionsToTxn": lambda: add(client, "t", pair, topic),
-        "AddPartitionsToTxn of a broker": lambda: client.ask(several, 5),
+        "AddPartitionsToTxn of a broker": lambda: client.ask(
+            of_a_broker(("adding", adding, topic), ("t", pair, "unknown")), 5
+        ),
         "AddOffsetsToTxn": lambda: client.ask(offsets, 4),
         "TxnOffsetCommit": lambda: txn_commit(client, "other", other, topic, 1),
         "TxnOffsetCommit of no member": lambda: txn_commit(  # its transaction has begun nevertheless

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fencepost.coordinator.transaction.delivery import Delivery
-from fencepost.coordinator.transaction.markers import Marker, Results
-from fencepost.coordinator.transaction.shards import FIRST_DELAY, Completion
+from fencepost.coordinator.transaction.markers import FIRST_DELAY, Marker, Results
+from fencepost.coordinator.transaction.shards import Completion
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
