@@ -66,6 +66,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "spark.offsets": (_SPARK_OPTIONS, "tests/spark"),
     "spark.source": (_SPARK_OPTIONS, "tests/spark"),
     "spark": ("tests/spark", _SPARK_RUNS),
+    "cli": ("tests/cli",),
     "compiled": ("tests/compiled",),
 }
 #: Rooms that the seeds have no part in.
