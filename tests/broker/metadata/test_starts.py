@@ -161,3 +161,10 @@ def test_a_start_that_ends_anywhere_is_no_older_copy(begun: int, done: int, besi
     known = Known(begun, done, done * 10, beside, done * 10)
     assert known.log_is_older == (beside < done and done > 0)
     assert known.metadata_is_older == (beside > begun)
+
+
+@pytest.mark.parametrize(("begun", "beside_log"), [(0, 0), (3, 3), (4, 3), (3, 4)])
+def test_no_start_has_the_number_of_one_that_was_begun_before(begun: int, beside_log: int) -> None:
+    """Whichever of the two places was written before the end."""
+    number = Known(begun, min(begun, beside_log), 1, beside_log, 1).next_number
+    assert number == max(begun, beside_log) + 1
