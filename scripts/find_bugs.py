@@ -135,13 +135,13 @@ def _module(path: str) -> str:
 
 def run_with(bug: str, tests: Sequence[str], patience: float = PATIENCE) -> str | None:
     """The first of these tests that finds it, None if none does."""
-    failed = _failing(bug, tests, patience)
-    if failed is None or _failing("", tests if failed == ENDLESS else [failed], patience) is not None:
+    failed = failing(bug, tests, patience)
+    if failed is None or failing("", tests if failed == ENDLESS else [failed], patience) is not None:
         return None
     return f"{tests[0]} ({ENDLESS})" if failed == ENDLESS else failed
 
 
-def _failing(bug: str, tests: Sequence[str], patience: float) -> str | None:
+def failing(bug: str, tests: Sequence[str], patience: float = PATIENCE) -> str | None:
     """The first of these tests that fails with a bug, or, where it has no name, without one."""
     command = [sys.executable, "-c", _WITH_BUG, bug, *tests]
     try:

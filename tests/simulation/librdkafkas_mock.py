@@ -31,15 +31,15 @@ def mock_cluster() -> Iterator[str]:
     except (confluent_kafka.KafkaException, ValueError) as reason:
         pytest.skip(f"librdkafka {confluent_kafka.libversion()[0]} has no mock cluster here: {reason}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "start", _start)
+        patch.setattr(Connection, "ask_what_is_served", _ask_what_is_served)
         matches = batch.crc_matches
         patch.setattr(records, "crc_matches", lambda data, at, header: header.is_control or matches(data, at, header))
         yield f"{broker.host}:{broker.port}"
     del owner
 
 
-async def _start(self: Connection) -> None:
-    """Ask what is served in the first version (Connection.start)."""
+async def _ask_what_is_served(self: Connection) -> None:
+    """In the first version."""
     answer: Any = await self.request(ApiVersionsRequest(), 0)
     self.ranges = {served.api_key: (served.min_version, served.max_version) for served in answer.api_keys}
     self.ranges[_METADATA] = (0, _NEWEST_METADATA)
