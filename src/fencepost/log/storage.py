@@ -166,7 +166,7 @@ class Storage:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of every file without writing anything, as a crash does."""
+        """Let go of every file as a crash does: nothing is written, only the reserve is filled up if there is room."""
         self._checkpoints.give_up()
         self.removals.give_up()
         self._log.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tests.broker.wire import (
 )
 
 from fencepost.broker import running_broker
-from fencepost.broker.metadata.topic_rules import INTERNAL
+from fencepost.broker.metadata.topic_rules import INTERNAL, TopicRefused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AlterConfigsRequest,
@@ -210,3 +211,23 @@ def test_a_topic_with_nearly_the_same_name_does_not_keep_them_from_being_made(cl
     find_group(client)
     find_coordinator(client, "anybody")
     assert init(client, "anybody").producer_id >= 0
+
+
+def test_who_asks_for_one_that_somebody_else_has_just_begun_to_make_waits_for_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two do who waited for a third one, who could not make it."""
+    topics, name = client.broker.node.topics, CONSUMER_OFFSETS
+
+    def make() -> None:
+        topics._coming.pop(name).set_result(None)
+        topics.create_at_once(name, 5, {"cleanup.policy": "compact"})
+
+    async def refused(*_: object) -> None:
+        loop = asyncio.get_running_loop()
+        topics._coming[name] = loop.create_future()
+        loop.call_later(0.05, make)
+        raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, name)
+
+    monkeypatch.setattr(type(client.broker.node), "ensure_coordinator", refused)
+    assert described(client, name, create=True).error_code == ErrorCode.NONE

@@ -188,7 +188,9 @@ async def _create_internal(name: str, node: Node) -> ErrorCode | None:
     try:
         await node.ensure_coordinator(name)
     except TopicRefused as refused:
-        return refused.error
+        if refused.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            return refused.error
+        await node.topics.made(name)
     return None
 
 
