@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -47,6 +48,27 @@ async def until_idle(node: Node, **settings: Any) -> LogCleaner:
     cleaner.close()
     await node.settled()
     return cleaner
+
+
+class SlowTimers:
+    """Rings as late as it is told; whenever it is asked, a millisecond has passed."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.rung: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> asyncio.TimerHandle:
+        self.rung.append((self.now + delay, callback))
+        return asyncio.get_running_loop().call_later(0, lambda: None)
+
+    def time(self) -> float:
+        self.now += 0.001
+        return self.now
+
+    def ring(self, late: float) -> None:
+        due, callback = self.rung.pop()
+        self.now = due + late
+        callback()
 
 
 @dataclass

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from random import Random
 from typing import Any
 
@@ -12,6 +11,7 @@ from tests.log.cleaner_doubles import (
     KEYS,
     RETENTION,
     SETTINGS,
+    SlowTimers,
     Writer,
     batches_of,
     committed,
@@ -269,27 +269,6 @@ def test_what_is_left_of_an_aborted_transaction_stays_aborted_when_its_beginning
         assert [record.key for record in committed(node.partition)] == [b"c"]
 
     run(main())
-
-
-class SlowTimers:
-    """Rings as late as it is told; whenever it is asked, a millisecond has passed."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.rung: list[tuple[float, Callable[[], None]]] = []
-
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> asyncio.TimerHandle:
-        self.rung.append((self.now + delay, callback))
-        return asyncio.get_running_loop().call_later(0, lambda: None)
-
-    def time(self) -> float:
-        self.now += 0.001
-        return self.now
-
-    def ring(self, late: float) -> None:
-        due, callback = self.rung.pop()
-        self.now = due + late
-        callback()
 
 
 @pytest.mark.parametrize(("late", "fewest", "most"), [(0.0, 1, 1), (0.005, 4, 8), (60.0, 9, 13)])

@@ -9,5 +9,6 @@ cleaning      one pass over one partition, in small steps
 swapping      a cleaned segment takes the place of those it was made from, whole or not at all
 pace          how long the cleaner works at a time
 work          a pass that is under way, and what is told of passes
+surveying     a look at all logs, for those that are worth a pass
 log_cleaner   when all that is done, and what came of it
 """

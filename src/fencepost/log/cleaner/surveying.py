@@ -1,0 +1,191 @@
+"""What is worth a pass: looked for in steps, since logs may be very many and journals begin new segments meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
+from typing import Protocol
+
+from fencepost.log.cleaner.choice import Range, SegmentFacts, cleanable_range, should_roll
+from fencepost.log.cleaner.cleaning import Uncleanable
+from fencepost.log.cleaner.first_dirty_offsets import FirstDirtyOffsets, LogId, id_of
+from fencepost.log.cleaner.settings import CleanerSettings
+from fencepost.log.cleaner.work import Chosen, CleanerMetrics
+from fencepost.log.damage import FileDamaged, not_written
+from fencepost.log.disk import NothingLeft
+from fencepost.log.partition import Partition
+from fencepost.log.segment import Segment
+from fencepost.log.settings import LONG
+from fencepost.node_log import get_logger
+from fencepost.protocol.types import Milliseconds
+
+logger = get_logger(__name__)
+
+
+class Storage(Protocol):
+    """What is looked at."""
+
+    def partition(self, topic: str, index: int) -> Partition | None: ...
+
+    def partitions(self) -> Iterator[Partition]: ...
+
+    def is_settled(self, partition: Partition, segment: Segment) -> bool: ...
+
+    def checkpoint_soon(self) -> None: ...
+
+
+class Surveyor:
+    """Chooses the compacted logs that are worth a pass.
+
+    `running_for`: milliseconds by a clock that nobody sets: by the wall clock a log would wait for as long as that was
+    set back.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        settings: CleanerSettings,
+        first_dirty: FirstDirtyOffsets,
+        metrics: CleanerMetrics,
+        running_for: Callable[[], Milliseconds],
+    ) -> None:
+        self._storage = storage
+        self._settings = settings
+        self._first_dirty = first_dirty
+        self._metrics = metrics
+        self._running_for = running_for
+        self._later: dict[LogId, int] = {}
+        """Not to be tried again before that time: there was no room."""
+        self._unsettled_since: int | None = None
+        self.journals: list[Partition] = []
+        self.uncleanable: dict[LogId, str] = {}
+        """Logs that cannot be cleaned until the node is started again, and why."""
+
+    def survey(self, now: Milliseconds, taken: Set[Partition]) -> Generator[None, None, list[Chosen]]:
+        """What is worth a pass and is not `taken`, the dirtiest last; in steps, a log each.
+
+        `now` is the wall clock's time.
+        """
+        self._metrics.last_run = now
+        self._forget()
+        compacted = [each for each in self._storage.partitions() if each.settings.is_compacted]
+        self.journals = [each for each in compacted if each.settings.journal_roll_bytes >= 0]
+        yield from self._roll(self.journals)
+        return (yield from self._choose(compacted, now, taken))
+
+    def succeeded(self, log: LogId) -> None:
+        """A pass over it was done."""
+        self._later.pop(log, None)
+
+    def put_off(self, log: LogId, full: NothingLeft) -> None:
+        """There is no room for a pass now."""
+        if log not in self._later:
+            logger.warning(
+                "no space is left to compact a log, which is tried again: free some topic=%s partition=%d reason=%s",
+                *log[:2],
+                full,
+            )
+        self._later[log] = self._running_for() + self._settings.backoff_ms
+
+    def leave(self, log: LogId, error: Exception) -> None:
+        """It cannot be cleaned: others are."""
+        self.uncleanable[log] = str(error) or repr(error)
+        logger.error(
+            "a log is not compacted any more until the node is started again, for it cannot be read: put back a copy "
+            "of the file topic=%s partition=%d reason=%s",
+            *log[:2],
+            str(error) or repr(error),
+            exc_info=None if isinstance(error, Uncleanable | FileDamaged | OSError) else error,
+        )
+
+    def _forget(self) -> None:
+        """What was said of logs that are gone: one that is made again under the name of one of them is another log."""
+        self._first_dirty.keep(self._storage.partition)
+        for said in (self._later, self.uncleanable):
+            for log in [log for log in said if not self._has(log)]:
+                del said[log]
+
+    def _has(self, log: LogId) -> bool:
+        found = self._storage.partition(log.topic, log.partition)
+        return found is not None and id_of(found) == log
+
+    def _each(self, partitions: Sequence[Partition]) -> Iterator[Partition]:
+        """Those that are there when it is their turn."""
+        return (each for each in partitions if self._storage.partition(each.topic, each.index) is each)
+
+    def _roll(self, journals: Sequence[Partition]) -> Iterator[None]:
+        """Apache Kafka never cleans the segment that is written to: a journal begins a new one when it pays."""
+        for partition in self._each(journals):
+            active, dirty = partition.segments[-1], self._first_dirty.of(partition)
+            clean = sum(each.size for each in partition.segments[:-1] if each.base_offset < dirty)
+            if should_roll(active.size, clean, partition.settings.journal_roll_bytes):
+                try:
+                    partition.roll()
+                except NothingLeft:
+                    return
+                except (FileDamaged, OSError) as error:
+                    # It is for its next writer to meet that again, and for others to go on.
+                    partition.refusal(not_written(partition.directory, error))
+                yield
+
+    def _choose(
+        self, compacted: Sequence[Partition], now: Milliseconds, taken: Set[Partition]
+    ) -> Generator[None, None, list[Chosen]]:
+        """The partitions that are worth it, the dirtiest last.  What is not settled is told to the storage."""
+        found: list[Chosen] = []
+        at = self._running_for()
+        unsettled, dirtiest, delay = 0, 0.0, 0.0
+        for partition in self._each(compacted):
+            log = id_of(partition)
+            if len(partition.segments) < 2 or log in self.uncleanable or self._later.get(log, 0) > at:
+                continue
+            try:
+                wanted, possible = self._ranges(partition, now)
+            except (FileDamaged, OSError) as error:
+                self.leave(log, error)
+                continue
+            dirtiest = max(dirtiest, 100 * wanted.dirty_ratio)
+            delay = max(delay, max(wanted.overdue_ms, 0) / 1000)
+            if wanted.is_worth_it(partition.settings):
+                unsettled += wanted.dirty_bytes - possible.dirty_bytes
+                if possible.is_worth_it(partition.settings) and partition not in taken:
+                    found.append(Chosen(partition, possible))
+            yield
+        self._metrics.max_dirty_percent, self._metrics.max_compaction_delay_secs = dirtiest, delay
+        self._settle(unsettled, at)
+        return sorted(found, key=lambda each: each.over.dirty_ratio)
+
+    def _ranges(self, partition: Partition, now: Milliseconds) -> tuple[Range, Range]:
+        """What should be cleaned, and what of it may be cleaned now."""
+        timed = partition.settings.max_compaction_lag_ms < LONG
+        facts = [
+            SegmentFacts(
+                segment.base_offset,
+                segment.size,
+                segment.max_timestamp,
+                _first_timestamp(segment) if timed else -1,
+                self._storage.is_settled(partition, segment),
+            )
+            for segment in partition.segments
+        ]
+        dirty, stable, settings = self._first_dirty.of(partition), partition.last_stable_offset, partition.settings
+        everything = [each._replace(settled=True) for each in facts]
+        return (
+            cleanable_range(everything, dirty, stable, settings, now),
+            cleanable_range(facts, dirty, stable, settings, now),
+        )
+
+    def _settle(self, unsettled: int, at: Milliseconds) -> None:
+        """Have a checkpoint when enough waits for one, or anything has waited for long."""
+        if not unsettled:
+            self._unsettled_since = None
+            return
+        if self._unsettled_since is None:
+            self._unsettled_since = at
+        if unsettled >= self._settings.unsettled_bytes or at - self._unsettled_since >= self._settings.backoff_ms:
+            self._unsettled_since = at
+            self._storage.checkpoint_soon()
+
+
+def _first_timestamp(segment: Segment) -> int:
+    first = next(segment.headers_from(0), None)
+    return -1 if first is None else first[1].max_timestamp

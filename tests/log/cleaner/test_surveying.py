@@ -1,0 +1,105 @@
+"""A look at all logs goes a step at a time, and what is gone or done meanwhile is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from tests.log.cleaner_doubles import SETTINGS, SlowTimers
+from tests.log.log_doubles import START, Node, append, delete_topic, run
+
+from fencepost.log.cleaner.first_dirty_offsets import FirstDirtyOffsets
+from fencepost.log.cleaner.log_cleaner import LogCleaner
+from fencepost.log.cleaner.settings import CleanerSettings
+from fencepost.log.cleaner.surveying import Surveyor
+from fencepost.log.cleaner.work import Chosen, CleanerMetrics
+from fencepost.log.partition import Partition
+from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Milliseconds
+
+JOURNALS = [(f"journal-{number}", 0) for number in range(20)]
+
+
+def journals_that_should_roll(**settings: Any) -> Node:
+    """A node with some journals, each of one segment that is worth a pass once it is closed."""
+    node = Node(None, JOURNALS, **SETTINGS)
+    for name, _ in JOURNALS:
+        partition = node.of(name)
+        partition.settings = partition.settings.with_(journal_roll_bytes=1_000, segment_bytes=1_000_000, **settings)
+        for _ in range(4):
+            append(partition, encode_batch([(START, b"k", bytes(700), ())]))
+    return node
+
+
+def surveyor_of(node: Node) -> Surveyor:
+    first_dirty = FirstDirtyOffsets(node.storage.disk, node.storage.path)
+    return Surveyor(
+        node.storage, CleanerSettings(unsettled_bytes=1), first_dirty, CleanerMetrics(), lambda: Milliseconds(0)
+    )
+
+
+def chosen_of(survey: Generator[None, None, list[Chosen]]) -> list[Chosen]:
+    while True:
+        try:
+            next(survey)
+        except StopIteration as done:
+            chosen: list[Chosen] = done.value
+            return chosen
+
+
+def rolled(node: Node) -> int:
+    return sum(len(each.segments) > 1 for each in node.storage.partitions())
+
+
+def test_very_many_journals_begin_new_segments_in_turns_between_which_others_work() -> None:
+    async def main() -> None:
+        node = journals_that_should_roll()
+        await node.settled()
+        timers = SlowTimers()
+        cleaner = LogCleaner(node.storage, CleanerSettings(), node.clock, timers)
+        cleaner.start()
+        counts = [0]
+        while counts[-1] < len(JOURNALS):
+            timers.ring(0)
+            counts.append(rolled(node))
+            assert counts[-1] - counts[-2] <= 10, "a millisecond each"
+            assert len(timers.rung) == 1, "one thing at a time"
+        assert len(counts) > 2
+        assert cleaner.metrics.max_dirty_percent == 0, "not told until all were looked at"
+        while not cleaner.metrics.max_dirty_percent:
+            timers.ring(0)
+        cleaner.close()
+
+    run(main())
+
+
+def test_a_log_that_goes_while_others_are_looked_at_is_left_alone() -> None:
+    async def main() -> None:
+        node = journals_that_should_roll()
+        await node.settled()
+        survey = surveyor_of(node).survey(node.clock.now(), set())
+        next(survey)
+        going = [node.of(name) for name, _ in JOURNALS if len(node.of(name).segments) == 1][:3]
+        for each in going:
+            delete_topic(node.storage, each.topic)
+        chosen_of(survey)
+        assert rolled(node) == len(JOURNALS) - len(going)
+        assert all(len(each.segments) < 2 for each in going)
+
+    run(main())
+
+
+@pytest.mark.parametrize("taken", [0, 3])
+def test_what_has_a_pass_is_not_chosen_again(taken: int) -> None:
+    async def main() -> None:
+        node = journals_that_should_roll()
+        await node.settled()
+        busy: set[Partition] = {node.of(name) for name, _ in JOURNALS[:taken]}
+        chosen_of(surveyor_of(node).survey(node.clock.now(), busy))  # it has new segments made
+        await node.settled()
+        node.restart()
+        found = chosen_of(surveyor_of(node).survey(node.clock.now(), {node.of(each.topic) for each in busy}))
+        assert {each.partition.topic for each in found} == {name for name, _ in JOURNALS[taken:]}
+
+    run(main())
