@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from tests.log.log_doubles import START, batch, marker
@@ -12,6 +12,7 @@ from fencepost.log.producers import CompletedTransaction, Producers
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.runtime import at_once
 
 
 def write(producers: Producers, producer_id: int, epoch: int, sequence: int, offset: int) -> None:
@@ -124,9 +125,9 @@ def test_silent_producers_expire_unless_their_transaction_is_open() -> None:
     write(producers, 2, 0, 0, 11)
     finish(producers, 2, 0, 12)
     producers.start_verification(ProducerId(3), Epoch(0), 0, False, START)
-    producers.expire(Milliseconds(START + 99), 100)
+    at_once(producers.expire(Milliseconds(START + 99), 100))
     assert sorted(producers.entries) == [1, 2]
-    producers.expire(Milliseconds(START + 100), 100)
+    at_once(producers.expire(Milliseconds(START + 100), 100))
     assert sorted(producers.entries) == [1]
     assert [active.producer_id for active in producers.active()] == [1]
 
@@ -137,14 +138,34 @@ def test_a_producer_that_was_heard_of_lately_stays_whatever_times_its_records_ha
         header = read_header(batch(producer=(producer_id, 0, 0), timestamp=timestamp))
         producers.data_appended(header, 10 + producer_id, START)
     for waited, left in ((99, [1, 2, 3]), (100, [3]), (149, [3]), (150, [])):
-        producers.expire(Milliseconds(START + waited), 100)
+        at_once(producers.expire(Milliseconds(START + waited), 100))
         assert sorted(producers.entries) == left
+
+
+def test_very_many_expire_in_steps_and_whoever_is_heard_of_meanwhile_stays() -> None:
+    producers = Producers()
+    count = 3500
+    for producer_id in range(count):
+        write(producers, producer_id, 0, 0, producer_id)
+        finish(producers, producer_id, 0, count + producer_id)
+        producers.start_verification(ProducerId(count + producer_id), Epoch(0), 0, False, START)
+    left, verified = [count], [count]
+    last, gone = ProducerId(count - 1), ProducerId(count - 2)
+    for _ in producers.expire(Milliseconds(START + 100), 100):
+        write(producers, last, 0, 1, 2 * count)
+        producers.entries.pop(gone, None)
+        left.append(len(producers.entries))
+        verified.append(len(producers._verifications))
+    assert [before - after for before, after in pairwise(left)] == [1001, 1000, 1000, 498, 0, 0]
+    assert verified[-1] == 500
+    assert list(producers.entries) == [last]
+    assert producers._verifications == {}
 
 
 def test_a_verification_that_nothing_came_of_is_forgotten() -> None:
     producers = Producers()
     guard = producers.start_verification(ProducerId(3), Epoch(0), 0, False, START)
-    producers.expire(Milliseconds(START + 99), 100)
+    at_once(producers.expire(Milliseconds(START + 99), 100))
     assert producers.start_verification(ProducerId(3), Epoch(0), 0, False, START) is guard
-    producers.expire(Milliseconds(START + 100), 100)
+    at_once(producers.expire(Milliseconds(START + 100), 100))
     assert producers.start_verification(ProducerId(3), Epoch(0), 0, False, START) is not guard

@@ -12,7 +12,7 @@ import pytest
 from fencepost.log.disk import NoDescriptors
 from fencepost.log.upkeep import upkeep, watch_space
 from fencepost.protocol.types import Milliseconds
-from fencepost.runtime import at_once
+from fencepost.runtime import Work, at_once
 
 NOW = Milliseconds(1000)
 
@@ -24,7 +24,11 @@ class Partition:
         self.topic, self.index, self.has_segments_to_drop = "t", index, has_segments_to_drop
         self.done: list[tuple[object, ...]] = []
         self.settings = SimpleNamespace(producer_id_expiration_ms=7 + index)
-        self.producers = SimpleNamespace(expire=lambda *given: self.done.append(("expire", *given)))
+        self.producers = SimpleNamespace(expire=self.expire)
+
+    def expire(self, now: Milliseconds, expiration_ms: int) -> Work[None]:
+        self.done.append(("expire", now, expiration_ms))
+        yield
 
     def retain(self, now: Milliseconds) -> None:
         self.done.append(("retain", now))

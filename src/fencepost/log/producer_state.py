@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from fencepost.protocol.batch import MAX_INT32, NO_SEQUENCE, BatchHeader, next_sequence
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import MAX_PRODUCER_EPOCH, NO_EPOCH, Epoch, ProducerId
+from fencepost.protocol.types import MAX_PRODUCER_EPOCH, NO_EPOCH, Epoch, Milliseconds, ProducerId
 
 NO_TRANSACTION_VERSION = -1
 WINDOW = 5
@@ -78,6 +78,10 @@ class ProducerEntry:
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def is_expired(self, now: Milliseconds, expiration_ms: int) -> bool:
+        """Whether it has no open transaction and has been silent for too long (facts §6.11)."""
+        return self.open_first_offset is None and now - max(self.last_timestamp, self.last_seen) >= expiration_ms
 
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
         """The remembered batch that this one repeats."""

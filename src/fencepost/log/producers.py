@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fencepost.log.producer_state import (
     BatchMetadata,
@@ -18,6 +18,10 @@ from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import NO_EPOCH, Epoch, Milliseconds, ProducerId
+from fencepost.runtime import Work
+
+_AT_ONCE: Final = 1000
+"""Producers that are looked at in one step."""
 
 
 class CompletedTransaction(NamedTuple):
@@ -191,15 +195,23 @@ class Producers:
 
     # Expiry and loading
 
-    def expire(self, now: Milliseconds, expiration_ms: int) -> None:
-        """Forget producers without an open transaction that have been silent for too long (facts §6.11)."""
-        for producer_id, entry in list(self.entries.items()):
-            newest = max(entry.last_timestamp, entry.last_seen)
-            if entry.open_first_offset is None and now - newest >= expiration_ms:
+    def expire(self, now: Milliseconds, expiration_ms: int) -> Work[None]:
+        """Forget producers without an open transaction that have been silent for too long (facts §6.11).
+
+        There may be very many: a step for each thousand.
+        """
+        for number, producer_id in enumerate(list(self.entries), 1):
+            entry = self.entries.get(producer_id)
+            if entry is not None and entry.is_expired(now, expiration_ms):
                 del self.entries[producer_id]
-        for producer_id, verification in list(self._verifications.items()):
-            if now - verification.timestamp >= expiration_ms:
+            if not number % _AT_ONCE:
+                yield
+        for number, producer_id in enumerate(list(self._verifications), 1):
+            verification = self._verifications.get(producer_id)
+            if verification is not None and now - verification.timestamp >= expiration_ms:
                 del self._verifications[producer_id]
+            if not number % _AT_ONCE:
+                yield
 
     def load(self, entries: list[ProducerEntry]) -> None:
         """Begin with the producers of a snapshot."""

@@ -10,13 +10,13 @@ from fencepost.runtime import Work
 
 
 def upkeep(storage: Storage, now: Milliseconds) -> Work[None]:
-    """One round over all partitions, which may be many: a step for each."""
+    """One round over all partitions, which may be many: a step for each at the least."""
     to_drop = False
     for partition in storage.partitions():
         if storage.partition(partition.topic, partition.index) is partition:  # not deleted meanwhile
             partition.retain(now)
-            partition.producers.expire(now, partition.settings.producer_id_expiration_ms)
             to_drop |= partition.has_segments_to_drop
+            yield from partition.producers.expire(now, partition.settings.producer_id_expiration_ms)
         yield
     if to_drop:
         storage.checkpoint_soon()
