@@ -74,7 +74,7 @@ MARKS: Final[Sequence[Mark]] = (
     Mark("a log is compacted", f"{_LOG}.cleaner.cleaning:_put_in_place"),
     Mark("a topic that producers write to is compacted", f"{_LOG}.cleaner.cleaning:_put_in_place", _of_producers),
     Mark("a record nearly as large as it may be", "fencepost.simulation.record_shapes:Shape.headers_of", _found),
-    Mark("a journal is rolled", f"{_LOG}.cleaner.log_cleaner:should_roll", _found),
+    Mark("a journal is rolled", f"{_LOG}.cleaner.surveying:should_roll", _found),
     Mark("what a crash left in the commit log is written", f"{_LOG}.replay:Replay._apply_to"),
     Mark("a transaction is timed out", f"{_TRANSACTIONS}.coordinator:time_out"),
     Mark("a producer id is exhausted", f"{_TRANSACTIONS}.prepare:is_exhausted", _found),

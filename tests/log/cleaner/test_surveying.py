@@ -74,7 +74,7 @@ def test_very_many_journals_begin_new_segments_in_turns_between_which_others_wor
     run(main())
 
 
-def test_a_log_that_goes_while_others_are_looked_at_is_left_alone() -> None:
+def test_a_log_that_goes_while_others_are_looked_at_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         node = journals_that_should_roll()
         await node.settled()
@@ -86,6 +86,7 @@ def test_a_log_that_goes_while_others_are_looked_at_is_left_alone() -> None:
         chosen_of(survey)
         assert rolled(node) == len(JOURNALS) - len(going)
         assert all(len(each.segments) < 2 for each in going)
+        assert not caplog.records, "nothing is tried in a directory that is not there"
 
     run(main())
 
