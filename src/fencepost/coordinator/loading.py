@@ -7,13 +7,16 @@ Heartbeat and SyncGroup, whose clients do not know that), and nothing of a parti
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 from fencepost.node_log import get_logger
 from fencepost.runtime import Work
 
 logger = get_logger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 #: Batches of a journal partition that are read before other work gets a turn.
 LOAD_STEP: Final = 16
@@ -27,6 +30,15 @@ class JournalUnreadable(Exception):
         self.topic = topic
         self.partition = partition
         self.offset = offset
+
+
+def taken_from(records: dict[K, V]) -> Iterator[V]:
+    """The values, in their order; none is kept once it is given, so that there is room for what is made of them."""
+    left = list(records.values())
+    records.clear()
+    left.reverse()
+    while left:
+        yield left.pop()
 
 
 def in_turn(works: Iterable[Work[None]]) -> Work[None]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fencepost.coordinator.group import journal
 from fencepost.coordinator.group.shards import GroupCoordinatorShard, check, outcome_of
-from fencepost.coordinator.loading import JournalUnreadable
+from fencepost.coordinator.loading import JournalUnreadable, taken_from
 from fencepost.log.damage import FileDamaged
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.codec import stored_version
@@ -81,11 +81,15 @@ class _Newest:
                 self._offsets[key] = record
 
     def records(self) -> Iterator[tuple[UnreadRecord, ProducerId | None]]:
-        """What is left: first what is said of groups, without a producer id, then offsets and their producer ids."""
-        yield from ((record, None) for record in self._groups.values())
-        yield from ((record, NO_PRODUCER.producer_id) for record in self._offsets.values())
+        """What is left: first what is said of groups, without a producer id, then offsets and their producer ids.
+
+        It is forgotten with that.
+        """
+        yield from ((record, None) for record in taken_from(self._groups))
+        yield from ((record, NO_PRODUCER.producer_id) for record in taken_from(self._offsets))
+        self._open.clear()
         for producer_id, pending in self._pending.items():
-            yield from ((record, producer_id) for record in pending.values())
+            yield from ((record, producer_id) for record in taken_from(pending))
 
 
 class Loading:

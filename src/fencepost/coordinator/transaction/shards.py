@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Protocol
 
+from fencepost.coordinator.loading import taken_from
 from fencepost.coordinator.transaction import journal
 from fencepost.coordinator.transaction.markers import FIRST_DELAY, LONGEST_DELAY, REFUSED, SETTLED, Marker, Results
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
@@ -179,7 +180,7 @@ class Loading:
                 self._note(found)
                 continue
             if self._batches is not None:
-                self._batches, self._left = None, iter(self._newest.values())
+                self._batches, self._left = None, taken_from(self._newest)
             record = next(self._left, None)
             if record is None:
                 return True
