@@ -52,3 +52,28 @@ def test_where_else_a_value_could_come_from_is_told_if_that_is_asked(client: Cli
     for synonyms in (False, True):
         (found,) = client.ask(DescribeConfigsRequest(resources=[asked], include_synonyms=synonyms)).results
         assert any(each.synonyms for each in found.configs) is synonyms
+
+
+def test_all_of_a_resource_is_told_once_and_what_is_asked_for_by_name_each_time(client: Client) -> None:
+    """A few bytes that name a resource once more would cost as much as all that is told of it."""
+    topic = new_topic(client)
+    asked = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        for kind, name, keys in (
+            (TOPIC, topic, None),
+            (TOPIC, topic, ["retention.ms"]),
+            (TOPIC, topic, []),
+            (BROKER, "0", None),
+            (TOPIC, topic, ["retention.ms"]),
+            (BROKER, "0", None),
+            (TOPIC, "0", None),
+        )
+    ]
+    results = client.ask(DescribeConfigsRequest(resources=asked)).results
+    assert [(each.resource_type, each.resource_name, len(each.configs) == 1) for each in results] == [
+        (TOPIC, topic, False),
+        (TOPIC, topic, True),
+        (BROKER, "0", False),
+        (TOPIC, topic, True),
+        (TOPIC, "0", False),
+    ]
