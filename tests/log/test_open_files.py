@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -112,18 +113,67 @@ TestManyFiles = ManyFiles.TestCase
 TestManyFiles.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def test_a_file_that_was_written_is_synced_before_its_descriptor_goes() -> None:
+CHANGES: dict[str, tuple[Callable[[File], None], bytes]] = {
+    "written": (lambda file: file.pwrite(b"new", 0), b"new"),
+    "cut": (lambda file: file.truncate(1), b"o"),
+    "allocated": (lambda file: file.allocate(5), b"old\0\0"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_was_changed_is_synced_before_its_descriptor_goes(change: str) -> None:
+    changed, found = CHANGES[change]
+    for seed in range(10):
+        inner = SimulatedDisk(Random(seed))
+        inner.make_directory(ROOT)
+        disk = OpenFiles(inner, 2)
+        file = disk.open(ROOT / "file")
+        file.pwrite(b"old", 0)
+        disk.sync_now([file])
+        inner.sync_directory(ROOT)
+        inner.sync_directory(ROOT.parent)
+        changed(file)
+        for number in range(5):
+            disk.open(ROOT / f"{number}").pwrite(b"y", 0)
+        inner.power_loss()
+        assert inner.open(ROOT / "file").pread(9, 0) == found
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_written_while_a_sync_is_under_way_is_synced_before_its_descriptor_goes(count: int) -> None:
+    """That sync need not have covered it."""
+
+    async def written_late(seed: int) -> bytes:
+        inner = SimulatedDisk(Random(seed))
+        inner.make_directory(ROOT)
+        disk = OpenFiles(inner, 4)
+        files = [disk.open(ROOT / name) for name in ("file", "other")[:count]]
+        inner.sync_directory(ROOT)
+        inner.sync_directory(ROOT.parent)
+        files[0].pwrite(b"1", 0)
+        done: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+        disk.sync(files, done.set_result)
+        files[0].pwrite(b"2", 0)
+        assert await done is None
+        for number in range(9):
+            disk.open(ROOT / f"{number}").pwrite(b"y", 0)
+        inner.power_loss()
+        return inner.open(ROOT / "file").pread(1, 0)
+
+    assert {run(written_late(seed)) for seed in range(10)} == {b"2"}
+
+
+def test_files_that_could_not_all_be_opened_for_a_sync_give_their_descriptors_up_like_others() -> None:
     inner = SimulatedDisk(Random(1))
     inner.make_directory(ROOT)
-    disk = OpenFiles(inner, 2)
-    written = disk.open(ROOT / "written")
-    written.pwrite(b"x", 0)
-    inner.sync_directory(ROOT)
-    inner.sync_directory(ROOT.parent)
-    for number in range(5):
-        disk.open(ROOT / f"{number}").pwrite(b"y", 0)
-    inner.power_loss()
-    assert inner.open(ROOT / "written").pread(1, 0) == b"x"
+    disk = OpenFiles(inner, 4)
+    kept, gone = disk.open(ROOT / "kept"), disk.open(ROOT / "gone")
+    gone.release()
+    disk.remove(ROOT / "gone")
+    with pytest.raises(FileNotFoundError):
+        disk.sync_now([kept, gone])
+    kept.release()
+    assert disk.count == 0
 
 
 def test_one_that_needs_no_sync_goes_first() -> None:
