@@ -13,16 +13,17 @@ from fencepost.listening import SocketListener, bound_sockets
 
 
 class Everybody:
-    """Admits whoever comes."""
+    """Admits whoever comes, so many of them."""
 
-    def room(self) -> int:
-        return 1000
+    def __init__(self, room: Callable[[], int] = lambda: 1000) -> None:
+        self.room = room
+        self.count = 0
 
     def wait_seconds(self, now: float) -> float:  # noqa: ARG002
         return 0.0
 
-    def accepted(self, now: float) -> None:
-        pass
+    def accepted(self, now: float) -> None:  # noqa: ARG002
+        self.count += 1
 
 
 class Served(asyncio.Protocol):
@@ -133,5 +134,82 @@ def test_nobody_is_served_who_began_when_it_was_closed(turns: int) -> None:
         assert [each.was_given for each in known] == before
         assert all(not each.was_given for each in made if each not in known)
         assert not listener._beginning
+
+    asyncio.run(main())
+
+
+async def some_turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_whoever_is_beginning_takes_the_room_of_a_connection() -> None:
+    async def main() -> None:
+        made: list[Served] = []
+        admission = Everybody(room=lambda: 1 - len(made))
+        listener = SocketListener(lambda: Served(made), await bound_sockets("127.0.0.1", 0), admission)
+        clients = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(3)]
+        await some_turns()
+        assert (len(made), admission.count) == (1, 1)
+        listener.close()
+        for each in clients:
+            each.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("pause", ["is over", "goes on"])
+def test_where_descriptors_are_used_up_nobody_is_accepted_for_a_while(
+    pause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many connections end meanwhile."""
+    tried: list[socket.socket] = []
+    accept = socket.socket.accept
+
+    def used_up_at_first(self: socket.socket) -> object:
+        tried.append(self)
+        if len(tried) == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept(self)
+
+    monkeypatch.setattr(socket.socket, "accept", used_up_at_first)
+    monkeypatch.setattr("fencepost.listening._PAUSE_SECONDS", 0.01 if pause == "is over" else 1000)
+
+    async def main() -> None:
+        made: list[Served] = []
+        admission = Everybody()
+        listener = SocketListener(lambda: Served(made), await bound_sockets("127.0.0.1", 0), admission)
+        client = socket.create_connection(("127.0.0.1", listener.port))
+        await some_turns()
+        listener.accept_again()
+        if pause == "is over":
+            async with asyncio.timeout(60):
+                while not made:  # noqa: ASYNC110 - it is known by what is made
+                    await asyncio.sleep(0.01)
+            assert admission.count == 1
+        else:
+            await some_turns()
+            assert (made, len(tried)) == ([], 1)
+        listener.close()
+        client.close()
+
+    asyncio.run(main())
+
+
+def test_the_last_descriptors_are_for_files_and_who_would_take_one_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fencepost.listening._is_among_the_last", lambda _: True)
+
+    async def main() -> None:
+        made: list[Served] = []
+        admission = Everybody()
+        listener = SocketListener(lambda: Served(made), await bound_sockets("127.0.0.1", 0), admission)
+        client = socket.create_connection(("127.0.0.1", listener.port))
+        client.settimeout(5)
+        assert await asyncio.to_thread(client.recv, 10) == b""
+        assert (made, admission.count) == ([], 0)
+        listener.close()
+        client.close()
 
     asyncio.run(main())

@@ -61,6 +61,20 @@ def test_the_loop_goes_round_between_slices_however_many_work(works: int) -> Non
     on_virtual_time(scenario)
 
 
+def test_a_slice_is_used_up_before_others_have_their_turn() -> None:
+    """A round of the event loop for each step would be all that a large answer takes."""
+
+    async def scenario() -> None:
+        turns = Turns()
+        counting = asyncio.ensure_future(turns.count())
+        await Slices(steps=10).run(turns.work("w", 95))
+        turns.stop()
+        await counting
+        assert turns.most_in_a_round() >= 10
+
+    on_virtual_time(scenario)
+
+
 def test_everybody_gets_on() -> None:
     """Whoever begins later does not wait for all of the work that has begun before."""
 

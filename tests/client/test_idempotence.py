@@ -261,6 +261,22 @@ def test_who_is_not_let_in_fails_what_was_sent_until_then_and_may_try_again(monk
     simulate(scenario)
 
 
+def test_who_is_given_no_producer_id_is_told_so_by_every_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(_: Idempotence) -> InitProducerIdResponse:
+        return answered(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    async def scenario(world: World) -> None:
+        monkeypatch.setattr(Idempotence, "_request", refused)
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            with pytest.raises(BrokerError, match="no producer id was given"):
+                await (await writer.send("t", b"refused", partition=0))
+            for _ in range(2):
+                with pytest.raises(BrokerError, match="no producer id was given"):
+                    await writer.send("t", b"not taken", partition=0)
+
+    simulate(scenario)
+
+
 def test_nothing_is_left_of_an_id_that_is_asked_for_when_the_producer_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
