@@ -42,6 +42,8 @@ def test_open_and_late_transactions_are_seen() -> None:
             record = batch("x", pair=pair, sequence=0, transactional=True)
             assert produce(client, topic, record, "id", version=12).error_code == ErrorCode.NONE
         assert measure(broker.node, began)["fencepost:type=TransactionalIds,state=Ongoing:Value"] == 1
+        producers = "kafka.server:type=ReplicaManager,name=ProducerIdCount:Value"
+        assert measure(broker.node, began)[producers] == 2, "each partition knows it"
         for later, expected in ((0, 0), (399_000, 0), (460_000, 2)):
             assert measure(broker.node, Milliseconds(began + later))[late] == expected
         ended(client, "id", pair)

@@ -104,6 +104,8 @@ def test_every_request_for_it_is_answered_and_the_others_are_served(damaged: set
             find_group(client)
             assert commit(client, topic, 1) == [ErrorCode.NONE], "offsets are of the topic, not of what it holds"
             shown = measure(client.broker.node, client.broker.node.clock.now())
+            there = sum(len(each.partitions) for each in client.broker.node.topics.by_name.values())
+            assert shown["kafka.server:type=ReplicaManager,name=PartitionCount:Value"] == there
             assert shown["kafka.server:type=ReplicaManager,name=OfflineReplicaCount:Value"] == 1
             assert shown["kafka.controller:type=KafkaController,name=OfflinePartitionsCount:Value"] == 1
     damaged.clear()
