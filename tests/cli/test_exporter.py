@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import socket
@@ -12,14 +13,16 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.processes import begun
 
-from fencepost.broker import running_broker
+from fencepost.broker import Broker, running_broker
 from fencepost.broker.metrics import measure
-from fencepost.cli.exporter import _answered, exported
+from fencepost.cli.exporter import Exporter, _answered, exported
 from fencepost.client.blocking import Admin, Producer
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -73,6 +76,38 @@ def test_metrics_that_cannot_be_told_are_a_line_of_the_log_and_an_answer(caplog:
     body = _answered(failing)({}, lambda status, _: started.append(status))
     assert started == ["503 Service Unavailable"] and b"log" in b"".join(body)
     assert "could not be told" in caplog.text
+
+
+def exporter_of_nothing() -> Exporter:
+    """One that measures nothing, for who looks at how it asks and how it ends.  Call it where a loop runs."""
+    return Exporter(cast(Broker, cast(Any, SimpleNamespace())), "127.0.0.1", 0)
+
+
+def test_a_node_that_does_not_answer_keeps_no_reader_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float | None] = []
+
+    def ask(work: Any, _: object) -> Any:
+        work.close()
+        return SimpleNamespace(result=lambda patience=None: asked.append(patience) or {})
+
+    async def main() -> None:
+        exporter = exporter_of_nothing()
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", ask)
+        assert list(exporter.collect()) == []
+        await asyncio.to_thread(exporter.close)
+
+    asyncio.run(main())
+    assert asked == [10]
+
+
+def test_its_port_is_free_when_it_is_closed() -> None:
+    async def main() -> None:
+        exporter = exporter_of_nothing()
+        await asyncio.to_thread(exporter.close)
+        with socket.socket() as another:
+            another.bind(("127.0.0.1", exporter.port))
+
+    asyncio.run(main())
 
 
 def read(url: str) -> Samples:
