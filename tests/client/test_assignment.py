@@ -239,8 +239,16 @@ async def pause_and_subscribe_again(reader: Consumer) -> None:
     reader.subscribe("t")
 
 
-@pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
-@pytest.mark.parametrize("change", [pause_and_assign_again, pause_and_unsubscribe, pause_and_subscribe_again])
+@pytest.mark.parametrize(
+    ("change", "how"),
+    [
+        (pause_and_assign_again, EAGER),
+        (pause_and_assign_again, COOPERATIVE),
+        (pause_and_unsubscribe, EAGER),
+        (pause_and_unsubscribe, COOPERATIVE),
+        (pause_and_subscribe_again, EAGER),
+    ],
+)
 def test_what_was_paused_is_forgotten_with_the_assignment_that_it_was_said_of(
     change: Callable[[Consumer], Awaitable[None]], how: dict[str, Any]
 ) -> None:
@@ -251,6 +259,34 @@ def test_what_was_paused_is_forgotten_with_the_assignment_that_it_was_said_of(
             await change(reader)
             assert reader.paused() == []
             assert len(await take(reader, 2)) == 2
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+async def pause_what_is_read(reader: Consumer) -> None:
+    await take(reader, 2)
+    reader.pause([FIRST])
+    reader.seek(FIRST, 0)
+    reader.seek(PARTITIONS[1], 0)
+
+
+@pytest.mark.parametrize("pause", [pause_what_is_read, pause_and_go_back])
+def test_what_is_kept_when_other_topics_are_subscribed_to_stays_paused(
+    pause: Callable[[Consumer], Awaitable[None]],
+) -> None:
+    """Whether it is being read just then, or about to be read again: nothing of it is given up."""
+
+    async def scenario(world: World) -> None:
+        for partition in range(2):
+            await write(world, [b"%d" % partition], partition=partition)
+        async with member(world, "first", **COOPERATIVE) as reader:
+            await pause(reader)
+            reader.subscribe("t", "u")
+            assert reader.paused() == [FIRST]
+            assert [record.value for record in await take(reader, 2, 5)] == [b"1"]
+            assert reader.paused() == [FIRST]
+            reader.resume([FIRST])
+            assert [record.value for record in await take(reader, 1)] == [b"0"]
 
     simulate(scenario, **SHORT_SESSIONS)
 

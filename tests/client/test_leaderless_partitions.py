@@ -275,3 +275,54 @@ def test_what_was_said_of_a_partition_that_cannot_be_begun_yet_outlasts_a_rebala
             assert found == ([b"2"] if how_said == "sought" else [b"0", b"1", b"2"])
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("how_said", ["sought", "paused"])
+def test_what_was_said_of_a_partition_that_cannot_be_begun_yet_outlasts_a_subscription_that_keeps_it(
+    how_said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays ours while we join for other topics, as one that is read does, and may be spoken of meanwhile."""
+    how: dict[str, Any] = {"group_id": "g", "partition_assignment_strategy": "cooperative-sticky"}
+
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("writer")
+        async with Producer(ADDRESS, runtime=runtime) as writer, Admin(ADDRESS, runtime=runtime) as admin:
+            await admin.create_topic("u", partitions=1)
+            for partition, number in ((0, 0), (0, 1), (0, 2), (1, 0)):
+                await (await writer.send("t", b"%d" % number, partition=partition))
+        leaderless = led_by_nobody(monkeypatch)
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader"), **how) as reader:
+            assert [record.value for record in await reader.poll(10_000)] == [b"0"]
+            reader.seek(LEADERLESS, 2) if how_said == "sought" else reader.pause([LEADERLESS])
+            reader.subscribe("t", "u")
+            assert how_said == "sought" or reader.paused() == [LEADERLESS]
+            assert await reader.poll(5000) == []
+            leaderless[0] = False
+            found = [record.value for _ in range(50) for record in await reader.poll(100)]
+            assert found == ([b"2"] if how_said == "sought" else [])
+            reader.resume([LEADERLESS])
+            found += [record.value for _ in range(50) for record in await reader.poll(100)]
+            assert found == ([b"2"] if how_said == "sought" else [b"0", b"1", b"2"])
+
+    simulate(scenario)
+
+
+def test_a_partition_that_cannot_be_begun_yet_can_be_paused_while_a_subscription_that_keeps_it_is_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    how: dict[str, Any] = {"group_id": "g", "partition_assignment_strategy": "cooperative-sticky"}
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            for partition in (0, 1):
+                await (await writer.send("t", b"%d" % partition, partition=partition))
+        leaderless = led_by_nobody(monkeypatch)
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader"), **how) as reader:
+            assert [record.value for record in await reader.poll(10_000)] == [b"1"]
+            reader.subscribe("t", "u")
+            reader.pause([LEADERLESS])
+            leaderless[0] = False
+            assert [record.value for _ in range(50) for record in await reader.poll(100)] == []
+            assert reader.paused() == [LEADERLESS]
+
+    simulate(scenario)

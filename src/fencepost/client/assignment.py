@@ -86,8 +86,9 @@ class Assignment:
         self._subscription.choose(topics, pattern)
         self._listener = listener
         self._assigned, self._to_follow, self.is_started = None, None, False
-        self._otherwise, self._leaderless = {}, {}
-        self._to_pause.clear()
+        if not self._keeps:  # else what is not read yet stays ours as well, until we join
+            self._otherwise, self._leaderless = {}, {}
+            self._to_pause.clear()
         if self._group is not None:
             self._group.must_join = True
             self._group.creates_topics = pattern is None
