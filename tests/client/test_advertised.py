@@ -39,9 +39,13 @@ async def reads(address: str) -> object:
         return await consumer.poll(5000)
 
 
-async def joins(address: str) -> object:
-    async with Consumer("t", bootstrap_servers=address, group_id="g", group_protocol="consumer", **SOON) as consumer:
-        return await consumer.poll(5000)
+def joins(group_protocol: str) -> Callable[[str], Awaitable[object]]:
+    async def scenario(address: str) -> object:
+        options: dict[str, Any] = {"group_id": "g", "group_protocol": group_protocol, **SOON}
+        async with Consumer("t", bootstrap_servers=address, **options) as consumer:
+            return await consumer.poll(5000)
+
+    return scenario
 
 
 async def commits(address: str) -> object:
@@ -70,7 +74,8 @@ CALLS = {
     "transactions": sends(transactional_id="id"),
     "many": sends_many,
     "consumer": reads,
-    "group": joins,
+    "group": joins("consumer"),
+    "classic group": joins("classic"),
     "offsets": commits,
     "admin": administers,
     "blocking": sends_in_a_thread,

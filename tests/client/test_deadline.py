@@ -54,3 +54,20 @@ def test_a_time_out_of_somebody_else_is_not_its_own() -> None:
         assert loop.time() == 1
 
     run(main)
+
+
+def test_what_is_put_off_passes_no_later_than_what_it_was_made_of() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        until = deadline(loop, 5000)
+        sooner = until.at_most(1000)
+        assert (sooner.left, until.left) == (1, 5)
+        sooner.put_off(3)
+        assert (sooner.left, until.left) == (4, 5)
+        sooner.put_off(3)
+        assert sooner.left == until.left == 5
+        assert until.at_most(5000) is until
+        with pytest.raises(TimedOutError, match="asking did not succeed within 1000 ms"):
+            await until.at_most(1000).within(asyncio.sleep(2))
+        assert loop.time() == 1
+
+    run(main)

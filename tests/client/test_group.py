@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from tests.client.test_producer import producer, simulate
 
+from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.broker.network.registry import SERVED
 from fencepost.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
 from fencepost.client.errors import CommitFailedError, FencedInstanceIdError, TimedOutError
 from fencepost.coordinator.group.classic.group import ClassicGroup
-from fencepost.simulation.world import ADDRESS, World
+from fencepost.simulation.world import ADDRESS, PORT, World
 
 JOIN_GROUP = 11
 PARTITIONS = [TopicPartition("t", n) for n in range(2)]
@@ -29,6 +30,10 @@ QUICK: dict[str, Any] = {
 }
 PATIENT: dict[str, Any] = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}
 SHORT_SESSIONS = {"group.min.session.timeout.ms": 100}
+
+
+class Silent(asyncio.Protocol):
+    """Takes everything and answers nothing."""
 
 
 def member(world: World, name: str, *topics: str, **options: Any) -> Consumer:
@@ -386,6 +391,52 @@ def test_who_joins_waits_for_longer_than_the_others_may_be_at_work() -> None:
                 await second.poll(100_000)
             assert second.assignment() == PARTITIONS
             assert world.loop.time() - begun > QUICK["rebalance_timeout_ms"] / 1000
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("broker", ["dead", "silent"])
+def test_nobody_tries_to_join_for_longer_than_max_block_ms_where_no_coordinator_is_reached(broker: str) -> None:
+    """The rebalance that others may be at work in has not begun."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "first") as first:
+            await take(first, 1)
+            await first.unsubscribe()
+            world.kill()
+            if broker == "silent":
+                await world.network.listen(
+                    Silent, ADDRESS.split(":")[0], PORT, ConnectionQuotas(most=10, most_per_ip=10)
+                )
+            first.subscribe("t")
+            begun = world.loop.time()
+            with pytest.raises(TimedOutError, match=r"joining group 'g' did not succeed within 1000 ms; last: "):
+                await first.poll(60_000)
+            assert world.loop.time() - begun <= QUICK["max_block_ms"] / 1000 + 0.001
+            if broker == "dead":
+                await world.start()
+                assert len(await take(first, 1)) == 1
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_what_others_are_waited_for_does_not_count_as_time_without_a_coordinator() -> None:
+    """It is asked again after an outage that comes late in a rebalance."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "first") as first, member(world, "second") as second:
+            await take(first, 1)
+            joining = asyncio.ensure_future(second.poll(20_000))
+            await asyncio.sleep(3 * QUICK["max_block_ms"] / 1000)
+            world.kill()
+            await asyncio.sleep(QUICK["max_block_ms"] / 2000)
+            await world.start()
+            await take(first, 99)
+            joining.cancel()
+            assert len(second.assignment()) == 1
+            assert sorted(first.assignment() + second.assignment()) == PARTITIONS
 
     simulate(scenario, **SHORT_SESSIONS)
 

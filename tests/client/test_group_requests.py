@@ -40,6 +40,14 @@ ELSEWHERE = (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_
 
 
 class Patience:
+    left = 0.0
+
+    def at_most(self, _: float) -> Patience:
+        return self
+
+    def put_off(self, seconds: float) -> None:
+        """It does not pass here."""
+
     async def pause(self, because: object) -> None:
         """Nobody waits here."""
 
@@ -50,7 +58,7 @@ class Patience:
 class Coordinators:
     """A cluster whose coordinator gives these answers, or raises them, one after the other."""
 
-    request_timeout_ms = 1000
+    request_timeout_ms = patience_ms = 1000
 
     def __init__(self, *answers: Any) -> None:
         self.left = list(answers)
@@ -63,6 +71,9 @@ class Coordinators:
 
     async def coordinator(self, *_: object) -> int:
         return 1
+
+    async def connection(self, *_: object) -> None:
+        """It is there."""
 
     def forget_coordinator(self, kind: int, key: str) -> None:
         self.forgotten.append((kind, key))

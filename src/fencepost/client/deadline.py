@@ -21,8 +21,9 @@ class Deadline:
 
     def __init__(self, runtime: Runtime, timeout_ms: float, what: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._random = runtime.random
+        self._runtime = runtime
         self._at = self._loop.time() + timeout_ms / 1000
+        self._latest = self._at
         self._what = what
         self._pause = FIRST_BACKOFF
         self._timeout_ms = timeout_ms
@@ -38,10 +39,22 @@ class Deadline:
         """Why the last attempt was not the last one."""
         return str(self._because)
 
+    def at_most(self, timeout_ms: float) -> Deadline:
+        """The one that passes first of this one and one that passes in so many milliseconds."""
+        if self.left <= timeout_ms / 1000:
+            return self
+        sooner = Deadline(self._runtime, timeout_ms, self._what)
+        sooner._latest = self._at
+        return sooner
+
+    def put_off(self, seconds: float) -> None:
+        """Have it pass so much later, but not later than the one that it was made of."""
+        self._at = min(self._at + seconds, self._latest)
+
     async def pause(self, because: object) -> None:
         """Wait before the next attempt.  Raises TimedOutError when there is no time for one."""
         self._because = because
-        wait = self._pause * (0.8 + 0.4 * self._random.random())
+        wait = self._pause * (0.8 + 0.4 * self._runtime.random.random())
         self._pause = min(self._pause * 2, _LONGEST_BACKOFF)
         if self.left <= wait:
             raise self._timed_out()

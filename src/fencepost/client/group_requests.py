@@ -34,22 +34,32 @@ class GroupRequests:
         timeout_ms: int | None = None,
         use: Use = Use.GROUP,
     ) -> Any:
-        """Ask the group's coordinator, again while it moves; `again`: what to ask the next times (None: the same)."""
+        """Ask the group's coordinator, again while it moves; `again`: what to ask the next times (None: the same).
+
+        It may take its time until the deadline, as for a rebalance that waits for others.  Raises TimedOutError then,
+        and where `max_block_ms` have passed besides without an answer.
+        """
+        reached_by = deadline.at_most(self.cluster.patience_ms)
         while True:
             try:
-                node = await self.cluster.coordinator(GROUP, self.group_id, deadline)
-                answer = await deadline.within(
-                    self.cluster.call(node, request, most=most, least=least, timeout_ms=timeout_ms, use=use)
-                )
+                node = await self.cluster.coordinator(GROUP, self.group_id, reached_by)
+                await reached_by.within(self.cluster.connection(node, use))
+                left = deadline.left
+                try:
+                    answer = await deadline.within(
+                        self.cluster.call(node, request, most=most, least=least, timeout_ms=timeout_ms, use=use)
+                    )
+                finally:
+                    reached_by.put_off(left - deadline.left)
             except (ConnectionLostError, UnreachableError) as lost:
                 self.forget_coordinator()
-                await deadline.pause(lost)
+                await reached_by.pause(lost)
                 request = again or request
                 continue
             code = ErrorCode(getattr(answer, "error_code", 0))
             if code in MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 self.forget_coordinator()
-                await deadline.pause(code.name)
+                await reached_by.pause(code.name)
                 request = again or request
                 continue
             return answer
