@@ -84,7 +84,7 @@ def test_names_are_case_insensitive() -> None:
         *(
             ({option: text}, f"{option}={text}: it must be a number")
             for option in ("startingTimestamp", "minPartitions")
-            for text in ("\u00b2", "\u0661", "-1", "1.5", "", "1e3", "1_000", " 5", "5 ", "0x5", "NaN")
+            for text in ("\u00b2", "\u0661", "-1", "1.5", "1e3", "1_000", " 5", "5 ", "0x5", "NaN")
         ),
         *(({"maxTriggerDelay": text}, "must be a number with ms") for text in ("\u0663s", "1_0s", "-1s", "9" * 5000)),
         ({"startingTimestamp": "9223372036854775808"}, "=9223372036854775808: it must be 9223372036854775807 or less"),
@@ -222,6 +222,14 @@ def test_every_option_of_the_table_counts_where_the_table_says_and_is_refused_el
     more = alone.get(option.name, {})
     found, before = parse(given | more, streaming), parse(default | more, streaming)
     assert found != before
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+@pytest.mark.parametrize("option", SOURCE, ids=[option.name for option in SOURCE])
+def test_an_option_that_is_empty_is_not_taken_for_one_that_is_not_there(option: Option, empty: str) -> None:
+    """As of a variable that is not set: a stream would begin at the latest, or share its pins with another one."""
+    with pytest.raises(BadOption, match=re.escape(f"{option.name} is empty")):
+        parse(LEAST | {option.name: empty}, streaming=option.where != BATCH)
 
 
 def test_times_go_before_offsets_and_one_for_all_before_one_for_each() -> None:

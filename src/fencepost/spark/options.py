@@ -140,11 +140,14 @@ def _check_names(given: Mapping[str, str], streaming: bool) -> None:
     known = {name.lower() for name in (*names, *SECURITY_REFUSED)} | {"path"}
     refused = {name.lower(): (name, f"cannot be used: {why}") for name, why in REFUSED.items()}
     refused |= {name.lower(): (name, why) for name, why in of_other_kind(streaming).items()}
-    for name in given:
+    of_source = {option.name.lower(): option.name for option in SOURCE}
+    for name, value in given.items():
         if name in refused:
             raise BadOption(" ".join(refused[name]))
         if name not in known:
             raise unknown(name, names)
+        if name in of_source and not value.strip():
+            raise BadOption(f"{of_source[name]} is empty: give it a value, or leave it out")
 
 
 def _topics(get: Callable[[str], str | None]) -> list[str]:
