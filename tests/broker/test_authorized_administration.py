@@ -20,6 +20,7 @@ from fencepost.protocol.messages import (
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     DescribeAclsRequest,
+    DescribeClientQuotasRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeProducersRequest,
@@ -125,6 +126,10 @@ def remove_access_lists(scene: Scene) -> Any:
     return removed.error_code
 
 
+def quotas(scene: Scene) -> Any:
+    return scene.client.ask(DescribeClientQuotasRequest(components=[], strict=False)).error_code
+
+
 def moving(scene: Scene) -> Any:
     return scene.client.ask(ListPartitionReassignmentsRequest()).error_code
 
@@ -139,6 +144,7 @@ CASES: Final[dict[str, tuple[Resource, Operation, Callable[[Scene], Any], ErrorC
     "DescribeAcls": (CLUSTER, Operation.DESCRIBE, access_lists, NO_CLUSTER),
     "CreateAcls": (CLUSTER, Operation.ALTER, make_access_list, NO_CLUSTER),
     "DeleteAcls": (CLUSTER, Operation.ALTER, remove_access_lists, NO_CLUSTER),
+    "DescribeClientQuotas": (CLUSTER, Operation.DESCRIBE_CONFIGS, quotas, NO_CLUSTER),
     "ListPartitionReassignments": (CLUSTER, Operation.DESCRIBE, moving, NO_CLUSTER),
     "DescribeProducers": (TOPIC, Operation.READ, producers, NO_TOPIC),
     "OffsetForLeaderEpoch": (TOPIC, Operation.DESCRIBE, epochs, NO_TOPIC),

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import product
 
 from tests.broker.test_access_lists import EVERYTHING, creation
+from tests.compare.administration.quotas import quotas
 from tests.compare.administration.walk import (
     BROKER,
     TOPIC,
@@ -92,6 +93,7 @@ class Tables:
         yield from self.made()
         yield from self.grown()
         yield from self.described()
+        yield from quotas(self.nodes)
         yield from self.found()
         yield from self.configured()
         yield from self.altered()

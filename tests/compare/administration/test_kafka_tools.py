@@ -17,6 +17,7 @@ pytestmark = pytest.mark.compare
 
 TOPICS = {"tools-a": 3, "tools-b": 1}
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
+CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 #: Ids and numbers of brokers, and settings that every topic has from the one node and not from the other.
 OF_ONE_NODE = re.compile(r"TopicId: \S+|\tConfigs: \S*|(?<=Leader: )\d+|(?<=Replicas: )\d+|(?<=Isr: )\d+")
@@ -50,8 +51,16 @@ def printed(kafka_tool: Callable[..., str], address: str, *arguments: str) -> st
         (TOPIC_COMMAND, "--describe", "--topic", "tools-.*"),
         (TOPIC_COMMAND, "--describe", "--topic", "tools-.*", "--under-replicated-partitions"),
         (REASSIGN, "--list"),
+        (CONFIG_COMMAND, "--describe", "--entity-type", "clients"),
+        (CONFIG_COMMAND, "--describe", "--entity-type", "ips", "--entity-default"),
     ],
-    ids=["topics", "partitions that lack replicas", "partitions that are being moved"],
+    ids=[
+        "topics",
+        "partitions that lack replicas",
+        "partitions that are being moved",
+        "quotas of clients",
+        "the quota of addresses",
+    ],
 )
 def test_kafkas_tools_print_the_same_of_both(
     both: TwoNodes, kafka_tool: Callable[..., str], arguments: tuple[str, ...]

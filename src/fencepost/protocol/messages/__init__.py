@@ -22,6 +22,10 @@ from fencepost.protocol.messages.delete_groups import DeleteGroupsRequest, Delet
 from fencepost.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from fencepost.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from fencepost.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from fencepost.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from fencepost.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from fencepost.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from fencepost.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -87,6 +91,7 @@ REQUESTS: dict[int, Any] = _by_key(
         DeleteRecordsRequest,
         DeleteTopicsRequest,
         DescribeAclsRequest,
+        DescribeClientQuotasRequest,
         DescribeClusterRequest,
         DescribeConfigsRequest,
         DescribeGroupsRequest,
@@ -141,6 +146,7 @@ RESPONSES: dict[int, Any] = _by_key(
         DeleteRecordsResponse,
         DeleteTopicsResponse,
         DescribeAclsResponse,
+        DescribeClientQuotasResponse,
         DescribeClusterResponse,
         DescribeConfigsResponse,
         DescribeGroupsResponse,
@@ -208,6 +214,8 @@ __all__ = [
     "DeleteTopicsResponse",
     "DescribeAclsRequest",
     "DescribeAclsResponse",
+    "DescribeClientQuotasRequest",
+    "DescribeClientQuotasResponse",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
     "DescribeConfigsRequest",
