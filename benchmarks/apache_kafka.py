@@ -23,6 +23,8 @@ from typing import NamedTuple
 VERSION = os.environ.get("KAFKA_VERSION", "4.3.1")
 #: The newest of before the feature transaction.version.
 BEFORE_TRANSACTION_VERSION = "3.9.1"
+_LISTENS_AFTER = 300.0
+"""Seconds in which a node that runs has to listen, on a machine that others use too."""
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fencepost"
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -155,15 +157,17 @@ class ApacheKafka:
         return self._process.pid
 
     def start(self) -> None:
-        """Run it; it listens when this returns.  Raises NoPeer."""
+        """Run it; it listens when this returns.  Raises NoPeer if it ends, TimeoutError if it is too slow."""
         log = self._folder / "log.txt"
         with open(log, "ab") as out:
             command = java("kafka.Kafka", str(self._properties), heap="1g", version=self._version)
             self._process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + _LISTENS_AFTER
         while True:
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self._process.poll() is not None:
                 raise NoPeer(f"Apache Kafka did not start: {log.read_text()[-500:]}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Apache Kafka does not listen after {_LISTENS_AFTER:g} s: {log.read_text()[-500:]}")
             try:
                 socket.create_connection(("127.0.0.1", self._port), 1).close()
                 return
