@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-import warnings
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -186,26 +183,6 @@ def test_a_record_whose_topic_was_looked_up_while_the_producer_was_closed_is_ref
         with pytest.raises(ClosedError):
             await writer.send("t", b"after", partition=0)
         assert await shown(world) == [b"before"]
-
-    simulate(scenario)
-
-
-@pytest.mark.parametrize("call", ["start", "init_transactions"])
-def test_a_closed_producer_begins_nothing_anew(call: str) -> None:
-    """It would ask for metadata for ever, and in the end be told of as one that nobody closed."""
-
-    async def scenario(world: World) -> None:
-        writer = producer(world)
-        await writer.close()
-        before = asyncio.all_tasks()
-        with suppress(ClosedError):
-            await getattr(writer, call)()
-        assert asyncio.all_tasks() <= before
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            del writer
-            gc.collect()
-        assert [str(each.message) for each in told if each.category is ResourceWarning] == []
 
     simulate(scenario)
 

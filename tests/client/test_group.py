@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.client.test_producer import producer, simulate
 
-from fencepost.broker.network.connection_quotas import ConnectionQuotas
-from fencepost.broker.network.registry import SERVED
 from fencepost.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
 from fencepost.client.errors import CommitFailedError, FencedInstanceIdError, TimedOutError
-from fencepost.coordinator.group.classic.group import ClassicGroup
-from fencepost.simulation.world import ADDRESS, PORT, World
+from fencepost.simulation.world import ADDRESS, World
 
-JOIN_GROUP = 11
 PARTITIONS = [TopicPartition("t", n) for n in range(2)]
 QUICK: dict[str, Any] = {
     "session_timeout_ms": 500,
@@ -30,10 +25,6 @@ QUICK: dict[str, Any] = {
 }
 PATIENT: dict[str, Any] = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}
 SHORT_SESSIONS = {"group.min.session.timeout.ms": 100}
-
-
-class Silent(asyncio.Protocol):
-    """Takes everything and answers nothing."""
 
 
 def member(world: World, name: str, *topics: str, **options: Any) -> Consumer:
@@ -313,151 +304,5 @@ def test_a_member_whose_last_commit_fails_says_no_more_that_it_lives(caplog: pyt
         await asyncio.sleep(100)
         assert not caplog.records
         await world.start()
-
-    simulate(scenario, **SHORT_SESSIONS)
-
-
-def test_members_that_come_all_at_once_are_members_once_each() -> None:
-    async def scenario(world: World) -> None:
-        chance = world.chance("pauses")
-        members = [member(world, f"member-{n}", **PATIENT) for n in range(5)]
-
-        async def work(reader: Consumer) -> None:
-            await asyncio.sleep(chance.uniform(0, 0.03))
-            await take(reader, 1, 2)
-
-        async with asyncio.timeout(10):
-            await asyncio.gather(*map(work, members))
-        assert world.broker is not None
-        known = world.broker.node.groups.known("g")
-        assert isinstance(known, ClassicGroup)
-        assert sorted(known.members) == sorted(each.group_metadata().member_id for each in members)
-        assert sorted(at for each in members for at in each.assignment()) == PARTITIONS
-        for each in members:
-            await each.close()
-
-    simulate(scenario, **SHORT_SESSIONS)
-
-
-def test_a_commit_does_not_wait_behind_a_rebalance_that_waits_for_others() -> None:
-    async def scenario(world: World) -> None:
-        await write(world, [b"0"])
-        async with member(world, "first", **PATIENT) as first, member(world, "slow", **PATIENT) as slow:
-            assert len(await take(first, 1, 1)) == 1
-            await asyncio.gather(take(first, 1, 2), take(slow, 1, 2))
-            async with member(world, "third", **PATIENT) as third:
-                assert await third.poll(500) == await first.poll(500) == []
-                assert first._assignment.preparation.is_under_way
-                begun = world.loop.time()
-                await first.commit({PARTITIONS[0]: 1})
-                assert world.loop.time() - begun < 0.1
-                assert first._assignment.preparation.is_under_way
-
-    simulate(scenario)
-
-
-def test_who_joins_waits_for_the_others_for_longer_than_for_any_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may be at work until the rebalance time-out: to ask again on a new connection would only begin it anew."""
-    handler, asked = SERVED[JOIN_GROUP].handler, list[str]()
-
-    def counted(request: Any, context: Any, node: Any) -> Any:
-        asked.append(context.client_id)
-        return handler(request, context, node)
-
-    async def scenario(world: World) -> None:
-        await write(world, [b"0"])
-        async with member(world, "first", client_id="first") as first, member(world, "second") as second:
-            await take(first, 1)
-            monkeypatch.setitem(SERVED, JOIN_GROUP, replace(SERVED[JOIN_GROUP], handler=counted))
-            joining = asyncio.ensure_future(second.poll(4000))
-            await asyncio.sleep(3 * QUICK["request_timeout_ms"] / 1000)
-            await asyncio.gather(first.poll(100), joining)
-            assert sorted(first.assignment() + second.assignment()) == PARTITIONS
-        assert asked == ["fencepost-consumer"] * 2 + ["first"], "to be given an id, and with it"
-
-    simulate(scenario, **SHORT_SESSIONS)
-
-
-def test_who_joins_waits_for_longer_than_the_others_may_be_at_work() -> None:
-    """Whoever has not come by the rebalance time-out is gone on without, by an answer that comes later than that."""
-
-    async def scenario(world: World) -> None:
-        await write(world, [b"0"])
-        async with member(world, "first") as first, member(world, "second") as second:
-            await take(first, 1)
-            begun = world.loop.time()
-            await second.poll(10)
-            while not second.assignment():
-                await second.poll(100_000)
-            assert second.assignment() == PARTITIONS
-            assert world.loop.time() - begun > QUICK["rebalance_timeout_ms"] / 1000
-
-    simulate(scenario, **SHORT_SESSIONS)
-
-
-@pytest.mark.parametrize("broker", ["dead", "silent"])
-def test_nobody_tries_to_join_for_longer_than_max_block_ms_where_no_coordinator_is_reached(broker: str) -> None:
-    """The rebalance that others may be at work in has not begun."""
-
-    async def scenario(world: World) -> None:
-        await write(world, [b"0"])
-        async with member(world, "first") as first:
-            await take(first, 1)
-            await first.unsubscribe()
-            world.kill()
-            if broker == "silent":
-                await world.network.listen(
-                    Silent, ADDRESS.split(":")[0], PORT, ConnectionQuotas(most=10, most_per_ip=10)
-                )
-            first.subscribe("t")
-            begun = world.loop.time()
-            with pytest.raises(TimedOutError, match=r"joining group 'g' did not succeed within 1000 ms; last: "):
-                await first.poll(60_000)
-            assert world.loop.time() - begun <= QUICK["max_block_ms"] / 1000 + 0.001
-            if broker == "dead":
-                await world.start()
-                assert len(await take(first, 1)) == 1
-
-    simulate(scenario, **SHORT_SESSIONS)
-
-
-def test_what_others_are_waited_for_does_not_count_as_time_without_a_coordinator() -> None:
-    """It is asked again after an outage that comes late in a rebalance."""
-
-    async def scenario(world: World) -> None:
-        await write(world, [b"0"])
-        async with member(world, "first") as first, member(world, "second") as second:
-            await take(first, 1)
-            joining = asyncio.ensure_future(second.poll(20_000))
-            await asyncio.sleep(3 * QUICK["max_block_ms"] / 1000)
-            world.kill()
-            await asyncio.sleep(QUICK["max_block_ms"] / 2000)
-            await world.start()
-            await take(first, 99)
-            joining.cancel()
-            assert len(second.assignment()) == 1
-            assert sorted(first.assignment() + second.assignment()) == PARTITIONS
-
-    simulate(scenario, **SHORT_SESSIONS)
-
-
-def test_who_has_left_joins_as_somebody_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who it was is known to the coordinator no more: to come as that would be refused, and cost a pause."""
-    handler, asked = SERVED[JOIN_GROUP].handler, list[str]()
-
-    def noted(request: Any, context: Any, node: Any) -> Any:
-        asked.append(request.member_id)
-        return handler(request, context, node)
-
-    async def scenario(world: World) -> None:
-        monkeypatch.setitem(SERVED, JOIN_GROUP, replace(SERVED[JOIN_GROUP], handler=noted))
-        ids = []
-        async with member(world, "first") as first:
-            for _ in range(2):
-                first.subscribe("t")
-                await take(first, 1, 1)
-                ids.append(first.group_metadata().member_id)
-                await first.unsubscribe()
-        assert asked == ["", ids[0], "", ids[1]]
 
     simulate(scenario, **SHORT_SESSIONS)
