@@ -57,6 +57,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "broker": ("tests/broker", "tests/simulation/test_clock_jumps.py"),
     "coordinator.transaction": ("tests/coordinator/transaction", "tests/broker/test_transaction_reference.py"),
     "coordinator.group": ("tests/coordinator/group", *_COMMITTED_OFFSETS, _GROUP_RUNS),
+    "coordinator": ("tests/coordinator",),
     "client.shared_transaction": ("tests/spark/test_driver.py", "tests/spark/test_driver_positions.py", _SPARK_RUNS),
     "client.commit_order": ("tests/client/commit_order", "tests/client/test_commit_order.py"),
     "client.blocking": ("tests/client/test_blocking.py", "tests/client/test_interrupted_calls.py", "tests/client"),
