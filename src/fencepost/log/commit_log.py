@@ -48,7 +48,7 @@ from fencepost.log.commit_log_entries import (
 )
 from fencepost.log.disk import Disk, DiskFull, File, NothingLeft
 from fencepost.log.durability import Durability
-from fencepost.log.file_names import numbered
+from fencepost.log.file_names import numbered, numbered_path
 from fencepost.log.outcome import StorageFailed
 from fencepost.log.space import Space
 from fencepost.protocol.types import Buffer
@@ -116,7 +116,7 @@ class CommitLog:
         self._stopped = False
 
     def path(self, generation: int) -> Path:
-        return self.directory / f"{generation:020d}.log"
+        return numbered_path(self.directory, generation, ".log")
 
     def generations(self) -> list[int]:
         """The generations on disk, oldest first."""

@@ -14,7 +14,7 @@ from struct import error as StructError
 from crc32c import crc32c
 
 from fencepost.log.disk import Disk, File, NothingLeft, closed_on_failure
-from fencepost.log.file_names import numbered
+from fencepost.log.file_names import numbered, numbered_path
 from fencepost.log.producer_state import BatchMetadata, ProducerEntry
 
 _VERSION = 1
@@ -26,7 +26,12 @@ _BATCH = Struct(">iqiq")
 
 def snapshot_path(directory: Path, offset: int) -> Path:
     """Where the snapshot as of an offset stands."""
-    return directory / f"{offset:020d}.snapshot"
+    return numbered_path(directory, offset, ".snapshot")
+
+
+def _window_path(directory: Path, offset: int) -> Path:
+    """Where the windows stand that belong to it."""
+    return numbered_path(directory, offset, ".window")
 
 
 def encode_snapshot(entries: list[ProducerEntry]) -> bytes:
@@ -108,7 +113,7 @@ def write_snapshot(disk: Disk, directory: Path, offset: int, entries: list[Produ
     snapshot = encode_snapshot(entries)
     window = encode_window(entries, binding(offset, snapshot))
     with closed_on_failure() as files:
-        for target, data in ((path, snapshot), (path.with_suffix(".window"), window)):
+        for target, data in ((path, snapshot), (_window_path(directory, offset), window)):
             files.append(disk.open(target))
             files[-1].truncate(0)
             files[-1].pwrite(data, 0)
@@ -121,7 +126,7 @@ def read_snapshot(disk: Disk, directory: Path, offset: int, whole: bool = True) 
     `whole`: without the windows it is none either; else it has one batch of each producer then.
     """
     path = snapshot_path(directory, offset)
-    snapshot, window = _read(disk, path), _read(disk, path.with_suffix(".window"))
+    snapshot, window = _read(disk, path), _read(disk, _window_path(directory, offset))
     entries = decode_snapshot(snapshot)
     if entries is not None and not add_window(entries, window, binding(offset, snapshot)) and whole:
         return None
@@ -130,9 +135,8 @@ def read_snapshot(disk: Disk, directory: Path, offset: int, whole: bool = True) 
 
 def open_snapshot(disk: Disk, directory: Path, offset: int) -> list[File]:
     """Both files as they are, open, to be synced and closed by the caller; nothing where there is no snapshot."""
-    path = snapshot_path(directory, offset)
     with closed_on_failure() as files:
-        for each in (path, path.with_suffix(".window")):
+        for each in (snapshot_path(directory, offset), _window_path(directory, offset)):
             if disk.exists(each):
                 files.append(disk.open(each))
     return files
@@ -150,9 +154,8 @@ def snapshot_offsets(disk: Disk, directory: Path) -> list[int]:
 
 def remove_snapshot(disk: Disk, directory: Path, offset: int) -> None:
     """Remove the snapshot as of this offset, and what stands beside it."""
-    path = snapshot_path(directory, offset)
-    disk.remove(path)
-    disk.remove(path.with_suffix(".window"))
+    disk.remove(snapshot_path(directory, offset))
+    disk.remove(_window_path(directory, offset))
 
 
 def _read(disk: Disk, path: Path) -> bytes:

@@ -11,6 +11,7 @@ from crc32c import crc32c
 
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File, closed_on_failure
+from fencepost.log.file_names import numbered_path
 from fencepost.log.segment_indexes import IndexesBeingMade, Making, SegmentIndexes, with_indexes_at_once
 from fencepost.log.segment_sums import SUFFIX, FileSum, SegmentSums, drop_sums, read_sums, were_dropped
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -37,8 +38,7 @@ class Segment:
     def __init__(
         self, disk: Disk, directory: Path, base_offset: int, number: int, index_interval_bytes: int, ending: str = ""
     ) -> None:
-        self._disk = disk
-        self._directory = directory
+        self._disk, self._directory = disk, directory
         self._ending = ending
         """Of all its files: a segment that is being made has one."""
         self.base_offset = base_offset
@@ -67,7 +67,7 @@ class Segment:
         return self._beside(".log")
 
     def _beside(self, suffix: str) -> Path:
-        return self._directory / f"{self.base_offset:020d}{suffix}{self._ending}"
+        return numbered_path(self._directory, self.base_offset, suffix + self._ending)
 
     def _no_indexes(self) -> SegmentIndexes:
         return SegmentIndexes(self._disk, self.path, self.base_offset, self._interval)
@@ -104,7 +104,8 @@ class Segment:
             self._made_in_vain = False  # from here on they are read from their files
             transactions = FileSum(0, 0)
             # One without entries takes the place of one that has some.
-            if len(self.transactions) or self._disk.exists(self._directory / f"{self.base_offset:020d}.txnindex"):
+            former = numbered_path(self._directory, self.base_offset, ".txnindex")
+            if len(self.transactions) or self._disk.exists(former):
                 files.append(self._disk.open(self._beside(".txnindex")))
                 data = self.transactions.encode()
                 files[-1].pwrite(data, 0)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.log.disk import Disk
-from fencepost.log.file_names import numbered
+from fencepost.log.file_names import numbered, numbered_path
 from fencepost.log.segment_sums import SUFFIX
 
 CLEANED: Final = ".cleaned"
@@ -29,7 +29,7 @@ _SWAP: Final = re.compile(r"([0-9]{20})\.([0-9]{20})\.swap")
 
 
 def _file(directory: Path, base: int, suffix: str) -> Path:
-    return directory / f"{base:020d}{suffix}"
+    return numbered_path(directory, base, suffix)
 
 
 def discard(disk: Disk, directory: Path) -> None:
