@@ -10,8 +10,7 @@ Every error is one of four kinds, by what helps:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
 from fencepost.client.remedies import Remedy, advice_on
@@ -267,13 +266,20 @@ class DamagedRecordsError(FatalError):
         self.at, self.offset = at, offset
 
 
-@contextmanager
-def damage_named(at: TopicPartition, offset: int) -> Iterator[None]:
+class damage_named:
     """Say of what cannot be read where it is: a ProtocolError becomes a DamagedRecordsError."""
-    try:
-        yield
-    except ProtocolError as error:
-        raise DamagedRecordsError(at, offset, error) from error
+
+    __slots__ = ("_at", "_offset")
+
+    def __init__(self, at: TopicPartition, offset: int) -> None:
+        self._at, self._offset = at, offset
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, ProtocolError):
+            raise DamagedRecordsError(self._at, self._offset, error) from error
 
 
 class SpillError(FatalError):

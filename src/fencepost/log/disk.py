@@ -10,9 +10,8 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -86,16 +85,21 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
-@contextmanager
-def closed_on_failure() -> Iterator[list[File]]:
+class closed_on_failure:
     """A list for files that are opened one after the other: where something fails meanwhile, they are closed."""
-    files: list[File] = []
-    try:
-        yield files
-    except BaseException:
-        for file in files:
-            file.close()
-        raise
+
+    __slots__ = ("_files",)
+
+    def __init__(self) -> None:
+        self._files: list[File] = []
+
+    def __enter__(self) -> list[File]:
+        return self._files
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for file in self._files:
+                file.close()
 
 
 class Disk(Protocol):
