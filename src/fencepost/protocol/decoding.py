@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Generator
+from functools import lru_cache
 from struct import Struct, unpack_from
 from struct import error as StructError
 from typing import Any
@@ -34,6 +35,12 @@ MOST_ITEMS = 100_000
 
 BAD_INPUT = (StructError, IndexError, UnicodeDecodeError)
 """What a generated decoder lets through when the bytes end too early or are no text."""
+
+
+@lru_cache(1024)
+def uuid_of(data: bytes) -> uuid.UUID:
+    """The UUID of these 16 bytes.  Ids of topics come again and again, and to make one takes longer than all around."""
+    return uuid.UUID(bytes=data)
 
 
 def read_uvarint(buffer: Buffer, at: int, n: int) -> tuple[int, int]:
@@ -81,7 +88,7 @@ class _Writer:
             "too_long": too_long,
             "too_many": too_many,
             "null": unexpected_null,
-            "UUID": uuid.UUID,
+            "uuid_of": uuid_of,
             "unpack_from": unpack_from,
         }
         self.flexible = flexible
@@ -136,9 +143,7 @@ class _Writer:
                 take = {"string": "str(b[p:q], 'utf-8')", "binary": "bytes(b[p:q])", "batches": "b[p:q]"}[field.kind]
                 self.add(depth, f"q = p + {length}", "if q > e: raise cut_off()", f"{target} = {take}; p = q")
             case "uuid":
-                self.add(
-                    depth, "q = p + 16", "if q > e: raise cut_off()", f"{target} = UUID(bytes=bytes(b[p:q])); p = q"
-                )
+                self.add(depth, "q = p + 16", "if q > e: raise cut_off()", f"{target} = uuid_of(bytes(b[p:q])); p = q")
             case "array":
                 self.array(depth, field, target)
             case "struct":
