@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fencepost.client.read_epoch import ReadEpoch
-from fencepost.protocol.batch import BatchHeader, body_of, crc_matches, headers
+from fencepost.protocol.batch import CONTROL, BatchHeader, body_of, crc_matches, headers
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_as
@@ -40,7 +40,7 @@ def visible_batches(data: Buffer, aborted: Sequence[tuple[int, int]] | None) -> 
         while waiting and waiting[0][1] <= header.last_offset:
             ended[waiting.pop(0)[0]] = None
         is_hidden = header.producer_id in ended  # of nobody for read_uncommitted
-        if header.is_control:
+        if header.attributes & CONTROL:
             marker = read_control_record(data, at, header) if is_hidden else None
             if marker is not None and marker.ends_transaction:
                 del ended[header.producer_id]
@@ -102,9 +102,10 @@ def opened(
     end = position
     try:
         for at, header, visible in visible_batches(data, aborted):
-            if visible and header.last_offset >= position and header.record_count:
+            last_offset = header.last_offset
+            if visible and last_offset >= position and header.record_count:
                 seen.append((at, header))
-            end = max(end, header.last_offset + 1)
+            end = max(end, last_offset + 1)
             if epoch is not None:
                 epoch.read(header.partition_leader_epoch, header.base_offset)
     except ProtocolError:

@@ -30,6 +30,9 @@ DELETE_HORIZON = 0x40
 NO_SEQUENCE = -1
 MAX_INT32 = 2**31 - 1
 CRC_START = 21
+_BEFORE_LENGTH: Final = 12
+"""Bytes of a batch that its length does not count: the base offset and the length itself."""
+_LEAST_LENGTH: Final = HEADER_SIZE - _BEFORE_LENGTH
 
 _HEADER = Struct(">qiibIhiqqqhii")
 AFTER_CRC = Struct(">hiqqqhii")
@@ -57,7 +60,7 @@ class BatchHeader(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of the whole batch."""
-        return self.batch_length + 12
+        return self.batch_length + _BEFORE_LENGTH
 
     @property
     def last_offset(self) -> int:
@@ -113,7 +116,7 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
         raise ProtocolError("a record batch is cut off inside its header") from None
     if header.magic != MAGIC:
         raise ProtocolError(f"record batches of format {header.magic} are not supported, only format {MAGIC}")
-    if header.batch_length < HEADER_SIZE - 12:
+    if header.batch_length < _LEAST_LENGTH:
         raise ProtocolError(f"a record batch of {header.batch_length} bytes is shorter than its own header")
     return header
 
@@ -128,7 +131,7 @@ def headers(buffer: Buffer, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     end = len(buffer)
     while at + HEADER_SIZE <= end:
         header = read_header(buffer, at)
-        following = at + header.size
+        following = at + header.batch_length + _BEFORE_LENGTH
         if following > end:
             return
         yield at, header
@@ -145,7 +148,8 @@ def with_records(header: BatchHeader, records: Buffer) -> bytes:
 
 def crc_matches(buffer: Buffer, at: int, header: BatchHeader) -> bool:
     """Whether the bytes of the batch are the ones that its writer sent."""
-    return bool(crc32c(memoryview(buffer)[at + CRC_START : at + header.size]) == header.crc)
+    end = at + header.batch_length + _BEFORE_LENGTH
+    return bool(crc32c(memoryview(buffer)[at + CRC_START : end]) == header.crc)
 
 
 def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
