@@ -49,10 +49,11 @@ class SimulatedFile:
         return self.node
 
     def pwrite(self, data: Buffer, at: int) -> None:
-        content = self._content()
-        self._disk.operate()
-        self._disk.meet("write", content)
-        self._disk.take_space(at + len(data) - len(content.cached))
+        content, disk = self._content(), self._disk
+        disk.operate()
+        disk.meet("write", content)
+        if disk.capacity is not None:
+            disk.take_space(at + len(data) - len(content.cached))
         content.do(at, bytes(data))
 
     def pread(self, count: int, at: int) -> bytes:

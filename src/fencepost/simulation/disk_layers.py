@@ -96,10 +96,12 @@ Node = Content | Directory
 
 def _change(content: bytearray, at: int, data: bytes | None) -> None:
     size = len(content)
+    if at == size and data is not None:
+        content += data  # mostly
+        return
     if data is None:
         del content[at:]
-    elif at <= size:
-        # At the end, mostly.
+    elif at < size:
         content[at : at + len(data)] = data
         return
     if size < at:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -44,6 +45,8 @@ from fencepost.spark.progress import PARTITION as PROGRESS
 Key = Hashable
 _OF_MEMBERS: Final = 2
 """Version of the keys of records about the members of a group."""
+_REMEMBERED: Final = 4096
+"""Keys that were decoded: a coordinator writes the same few again and again."""
 _OF_TOPICS: Final = {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -63,18 +66,17 @@ class Appends:
 
     def add(self, partition: Partition, header: BatchHeader, batch: Buffer, lsn: int) -> None:
         """A batch was appended."""
-        at = partition.topic, partition.index
-        self._newest[at] = self._newest[*at, header.producer_id] = lsn
-        if partition.topic == TRANSACTION_STATE and not header.is_control:
+        topic, newest = partition.topic, self._newest
+        at = topic, partition.index
+        newest[at] = newest[*at, header.producer_id] = lsn
+        if (subject := _STORED_SUBJECTS.get(topic)) is not None and not header.is_control:
             for record in keys_of(batch, header):
-                self._newest[_id(decode_stored(TransactionLogKey, record.key or b"").transactional_id)] = lsn
-        if partition.topic == CONSUMER_OFFSETS and not header.is_control:
-            for record in keys_of(batch, header):
-                if stored_version(record.key or b"") == _OF_MEMBERS:
-                    self._newest[_members(decode_stored(GroupMetadataKey, record.key or b"").group)] = lsn
+                if (key := subject(record.key or b"")) is not None:
+                    newest[key] = lsn
+        waiting = self._waiting[at]
         if header.base_offset == 0:
-            self._waiting[at].clear()
-        self._waiting[at].append((lsn, header.base_offset))
+            waiting.clear()
+        waiting.append((lsn, header.base_offset))
 
     def moved(self, partition: Partition, lsn: int) -> None:
         """The start of a partition was moved."""
@@ -98,6 +100,24 @@ def _id(name: str | None) -> Key:
 
 def _members(group: str) -> Key:
     return "members", group
+
+
+@lru_cache(_REMEMBERED)
+def _id_of_key(key: bytes) -> Key:
+    """What a record of the transaction state with this key is about."""
+    return _id(decode_stored(TransactionLogKey, key).transactional_id)
+
+
+@lru_cache(_REMEMBERED)
+def _members_of_key(key: bytes) -> Key | None:
+    """The same of the groups' topic; None for what is not about members."""
+    return _members(decode_stored(GroupMetadataKey, key).group) if stored_version(key) == _OF_MEMBERS else None
+
+
+_STORED_SUBJECTS: Final[Mapping[str, Callable[[bytes], Key | None]]] = {
+    TRANSACTION_STATE: _id_of_key,
+    CONSUMER_OFFSETS: _members_of_key,
+}
 
 
 # What each answer tells

@@ -6,11 +6,11 @@ Nothing else moves time, and nothing outside can wake it, so the same program gi
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, Protocol, TypeVar
 
 from fencepost.protocol.types import Milliseconds
@@ -37,6 +37,9 @@ class Deadlock(RuntimeError):
 
 class Owner(Protocol):
     """Who may keep its callbacks from running."""
+
+    stands_still: bool
+    """Whether it does so now."""
 
     def keeps(self, handle: Handle) -> bool:
         """Whether this is not to run yet; its owner has it run later."""
@@ -120,13 +123,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        when = self._now + delay
+        timer = _Timer(when, callback, args, self, copy_context() if context is None else context)
+        heappush(self._scheduled, (when, timer))
+        return timer
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         timer = _Timer(when, callback, args, self, copy_context() if context is None else context)
-        heapq.heappush(self._scheduled, (when, timer))
+        heappush(self._scheduled, (when, timer))
         return timer
 
     def run_soon(self, handles: list[Handle]) -> None:
@@ -136,7 +142,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """What is ready now, in its order; if nothing is, first let time pass until the next timer."""
         timers, ready = self._scheduled, self._ready
-        if timers and (timers[0][1]._cancelled or len(timers) > _MANY_TIMERS):
+        if timers and (timers[0][1]._cancelled or self._timer_cancelled_count > _MANY_CANCELLED * _MANY_TIMERS):
             self._tidy_timers()
         self._turns += 1
         if not ready and not self._stopping:
@@ -151,13 +157,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise Deadlock("somebody goes on for ever while time stands still")
         end = self._now + _RESOLUTION
         while timers and timers[0][0] < end:
-            _, timer = heapq.heappop(timers)
+            _, timer = heappop(timers)
             timer._scheduled = False
             ready.append(timer)
         for _ in range(len(ready)):
             handle = ready.popleft()
             owner = handle.owner
-            if handle._cancelled or (owner is not None and owner.keeps(handle)):
+            if handle._cancelled or (owner is not None and owner.stands_still and owner.keeps(handle)):
                 continue
             try:
                 handle._context.run(handle._callback, *handle._args)
@@ -173,10 +179,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timers = self._scheduled
         if len(timers) > _MANY_TIMERS and self._timer_cancelled_count > _MANY_CANCELLED * len(timers):
             timers[:] = [timer for timer in timers if not timer[1]._cancelled]
-            heapq.heapify(timers)
+            heapify(timers)
             self._timer_cancelled_count = 0
         while timers and timers[0][1]._cancelled:
-            heapq.heappop(timers)
+            heappop(timers)
             self._timer_cancelled_count -= 1
 
     def _write_to_self(self) -> None:
@@ -205,7 +211,7 @@ class VirtualClock:
         self.skew_ms = skew_ms
 
     def now(self) -> Milliseconds:
-        return Milliseconds(EPOCH_MS + int(self._loop.time() * 1000) + self.skew_ms)
+        return Milliseconds(EPOCH_MS + int(self._loop._now * 1000) + self.skew_ms)
 
 
 def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]], make_loop: Callable[[], VirtualLoop] = VirtualLoop) -> T:

@@ -237,9 +237,14 @@ class SimulatedTransport(asyncio.Transport):
 
     def _send(self, peer: SimulatedTransport, piece: bytes | None) -> None:
         """None: the end.  Nothing overtakes what was sent before."""
-        soonest = max(self._loop.time(), self._held_until)
-        self._last_arrival = max(self._last_arrival + 1e-6, soonest + self._network.delay())
-        self._loop.call_at(self._last_arrival, peer.arrive, piece, context=peer._context)
+        soonest, held_until = self._loop.time(), self._held_until
+        if soonest < held_until:
+            soonest = held_until
+        arrival, earliest = soonest + self._network.delay(), self._last_arrival + 1e-6
+        if arrival < earliest:
+            arrival = earliest
+        self._last_arrival = arrival
+        self._loop.call_at(arrival, peer.arrive, piece, context=peer._context)
 
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
@@ -307,8 +312,11 @@ class SimulatedTransport(asyncio.Transport):
             return
         if self._network.watch is not None:
             self._network.watch.arrived(self, len(piece))
-        self._arrived.append(piece)
-        self._deliver()
+        if self._reading and self._is_buffered and not self._arrived:
+            self._fill(piece)
+        else:
+            self._arrived.append(piece)
+            self._deliver()
 
     def _deliver(self) -> None:
         while self._arrived and self._reading and not self._closing and not self._lost:
@@ -321,9 +329,14 @@ class SimulatedTransport(asyncio.Transport):
     def _fill(self, data: bytes) -> None:
         while data and not self._lost and not self._closing:
             buffer = self._protocol.get_buffer(-1)
-            count = min(len(buffer), len(data))
-            buffer[:count] = data[:count]
-            data = data[count:] if count < len(data) else b""
+            count = len(data)
+            if count <= len(buffer):
+                buffer[:count] = data
+                self._protocol.buffer_updated(count)
+                return
+            count = len(buffer)
+            buffer[:] = data[:count]
+            data = data[count:]
             self._protocol.buffer_updated(count)
             if not self._reading and data:
                 self._arrived.appendleft(data)

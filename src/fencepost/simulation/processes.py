@@ -37,7 +37,7 @@ class Process:
         assert isinstance(world.loop, ProcessLoop), "only there processes can stand still"
         self._loop = world.loop
         self._clock = _Clock(world, world.skew_of(name))
-        self._stands_still = False
+        self.stands_still = False
         self.is_dead = False
         self.has_left_for_good = False
         """Nobody comes after it."""
@@ -84,16 +84,16 @@ class Process:
 
     def stand_still(self, seconds: float) -> None:
         """Nothing of it runs for so long; if it stands still already, it goes on when it would have."""
-        if self._stands_still:
+        if self.stands_still:
             return
         self.world.note(f"{self.name} stands still for {seconds:.3f} s")
-        self._stands_still = True
+        self.stands_still = True
         self.stood_still += seconds
         self._loop.call_later(seconds, self.go_on, context=Context())
 
     def go_on(self) -> None:
         """Do what it would have done meanwhile."""
-        if self.is_dead or not self._stands_still:
+        if self.is_dead or not self.stands_still:
             return
         self.world.note(f"{self.name} goes on")
         self.release()
@@ -129,7 +129,7 @@ class Process:
         if self.is_dead:
             return
         self.world.note(f"{self.name} dies{' without a word' if silently else ''}")
-        self._stands_still = self.is_dead = True
+        self.stands_still = self.is_dead = True
         self._loop.dead.append(self)
         for started in self._started:
             started.cancel()
@@ -144,15 +144,15 @@ class Process:
 
     def release(self) -> None:
         """Let everything run that was kept; of a dead process only so that it can be cleared away."""
-        self._stands_still = False
+        self.stands_still = False
         kept, self._kept = self._kept, []
         self._loop.run_soon(kept)
 
     def keeps(self, handle: Handle) -> bool:
         """Whether this is not to run yet."""
-        if self._stands_still:
+        if self.stands_still:
             self._kept.append(handle)
-        return self._stands_still
+        return self.stands_still
 
     # Its network (runtime.Network)
 

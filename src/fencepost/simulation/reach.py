@@ -156,7 +156,10 @@ def _counting(function: Callable[..., Any], mark: Mark, reached: Counter[str]) -
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         result = function(*arguments, **named)
-        if seen is _always or seen(result, arguments):
+        if seen is _found:
+            if result:
+                reached[what] += 1
+        elif seen is _always or seen(result, arguments):
             reached[what] += 1
         return result
 

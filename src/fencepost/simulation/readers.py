@@ -62,10 +62,10 @@ async def read_all(world: Surroundings, isolation: str = COMMITTED, sights: Sigh
         while not consumer.assignment() or any(consumer.position(at) < end for at, end in ends.items()):
             assert world.loop.time() < give_up, f"a transaction hangs: not read to {ends}"
             for record in await consumer.poll(100):
-                value = (record.value or b"").decode()
-                shown[TopicPartition(record.topic, record.partition)].append(value)
+                value, at = (record.value or b"").decode(), TopicPartition(record.topic, record.partition)
+                shown[at].append(value)
                 if sights is not None:
-                    sights.note(record)
+                    sights.note(record, at)
                 world.note(f"read {record.topic}-{record.partition} {record.offset} {value}")
     return shown
 
@@ -98,7 +98,8 @@ async def read_meanwhile(
                 consumer.assign(partitions)
                 while world.loop.time() < until and not stop.is_set():
                     for record in await consumer.poll(20):
-                        shown[TopicPartition(record.topic, record.partition)].append((record.value or b"").decode())
-                        sights.note(record)
+                        at = TopicPartition(record.topic, record.partition)
+                        shown[at].append((record.value or b"").decode())
+                        sights.note(record, at)
         except ClientError as error:
             world.note(f"{name} begins anew: {type(error).__name__}")
