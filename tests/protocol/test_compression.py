@@ -6,6 +6,7 @@ import gzip
 import resource
 import zlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from random import Random
 
 import aiokafka.codec
@@ -19,6 +20,7 @@ from fencepost.protocol.compression import (
     FOLDED_IN_A_STEP,
     Compression,
     TooLarge,
+    check_start,
     compress,
     compress_in_steps,
     decompress,
@@ -295,3 +297,15 @@ def test_too_large_is_told_from_damaged() -> None:
         with pytest.raises(ProtocolError) as damaged:
             decompress(compression, packed[:-3], 100_000)
         assert not isinstance(damaged.value, TooLarge)
+
+
+@pytest.mark.parametrize("framed", [False, True], ids=["a block", "in Xerial's frame"])
+@pytest.mark.parametrize("tag", range(4))
+def test_what_is_first_in_a_snappy_block_can_be_no_copy_and_is_there(tag: int, framed: bool) -> None:
+    """There is nothing yet that could be copied."""
+    front = b"\x82SNAPPY\0" + bytes((0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9)) if framed else b""
+    for size in (b"\x05", b"\x85\x01", b"\0"):
+        for rest in (b"", bytes((tag,)), bytes((tag, 1))):
+            is_right = tag == 0 and len(rest) == 2 and size != b"\0"
+            with nullcontext() if is_right else pytest.raises(ProtocolError, match="does not begin as such"):
+                check_start(Compression.SNAPPY, front + size + rest)
