@@ -11,6 +11,7 @@ import pytest
 
 from fencepost.broker import housekeeping
 from fencepost.broker.housekeeping import Housekeeping
+from fencepost.broker.metadata.settings import Settings
 from fencepost.simulation.loop import VirtualClock, VirtualLoop, run
 
 INTERVAL_MS = 1000
@@ -65,3 +66,28 @@ def test_what_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError("this time")
 
     assert begun_by(3.5, failing, monkeypatch) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "interval_ms"),
+    [
+        ({"log.retention.check.interval.ms": 70, "producer.id.expiration.check.interval.ms": 90}, "storage", 70),
+        ({"log.retention.check.interval.ms": 70, "producer.id.expiration.check.interval.ms": 50}, "storage", 50),
+        ({"connections.max.idle.ms": 600_000}, "connections", 5000),
+        ({"connections.max.idle.ms": 300}, "connections", 150),
+        ({"connections.max.idle.ms": 0}, "connections", 1),
+        ({"connections.max.idle.ms": -1}, "connections", 5000),
+        ({"transaction.abort.timed.out.transaction.cleanup.interval.ms": 30}, "transactions", 30),
+        ({"offsets.retention.check.interval.ms": 40}, "offsets", 40),
+    ],
+)
+def test_it_is_looked_as_often_as_the_settings_say(
+    given: dict[str, int], name: str, interval_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[str, int] = {}
+    monkeypatch.setattr(Housekeeping, "_every", lambda _, what, every, __: found.__setitem__(what, every))
+    node: Any = SimpleNamespace(
+        settings=Settings(given), jumps=SimpleNamespace(steady=None), transactions=SimpleNamespace(tick=None)
+    )
+    Housekeeping(node)
+    assert found[name] == interval_ms

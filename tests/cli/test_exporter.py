@@ -86,13 +86,13 @@ def exporter_of_nothing() -> Exporter:
 def test_a_node_that_does_not_answer_keeps_no_reader_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float | None] = []
 
-    def result(patience: float | None = None) -> dict[str, float]:
+    def answered(patience: float | None = None) -> dict[str, float]:
         asked.append(patience)
         return {}
 
     def ask(work: Any, _: object) -> Any:
         work.close()
-        return SimpleNamespace(result=result)
+        return SimpleNamespace(result=answered)
 
     async def main() -> None:
         exporter = exporter_of_nothing()

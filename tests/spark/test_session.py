@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,59 @@ def test_without_pyspark_the_extra_that_brings_it_is_named(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(ModuleNotFoundError, match=r"pyspark\.sql.*fencepost\[spark\]"):
         local_session("ledger")
+
+
+class Builder:
+    """Stands in for the one that Spark's sessions are made by, and notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+        self.sparkContext = SimpleNamespace(setLogLevel=lambda _: None)
+
+    def appName(self, name: str) -> Builder:
+        self.told["name"] = name
+        return self
+
+    def master(self, where: str) -> Builder:
+        self.told["master"] = where
+        return self
+
+    def config(self, key: str, value: str) -> Builder:
+        self.told[key] = value
+        return self
+
+    def getOrCreate(self) -> Builder:
+        return self
+
+
+def told_by(monkeypatch: pytest.MonkeyPatch, *given: Any, **options: Any) -> dict[str, str]:
+    builder = Builder()
+    monkeypatch.setattr("fencepost.spark.session.use_java", lambda: "java")
+    monkeypatch.setitem(sys.modules, "pyspark.sql", SimpleNamespace(SparkSession=SimpleNamespace(builder=builder)))
+    local_session(*given, **options)
+    return builder.told
+
+
+def test_what_a_user_sets_goes_over_what_is_set_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = told_by(monkeypatch, "ledger", 3, {"spark.ui.enabled": "true", "spark.sql.shuffle.partitions": "2"})
+    assert (told["name"], told["master"]) == ("ledger", "local[3]")
+    assert (told["spark.ui.enabled"], told["spark.sql.shuffle.partitions"]) == ("true", "2")
+    assert (told["spark.speculation"], told["spark.driver.host"]) == ("false", "127.0.0.1")
+    assert told_by(monkeypatch, "ledger")["spark.ui.enabled"] == "false", "for the next session"
+
+
+@pytest.mark.parametrize("given", [None, "/usr/bin/python3"])
+def test_tasks_run_on_this_very_python_unless_another_one_is_named(
+    given: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    if given is not None:
+        monkeypatch.setenv("PYSPARK_PYTHON", given)
+    told_by(monkeypatch, "ledger")
+    assert os.environ["PYSPARK_PYTHON"] == (given or sys.executable)
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import sqlite3
 import uuid
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.broker.directories import node
@@ -24,14 +26,18 @@ from tests.broker.wire import (
     values,
 )
 
-from fencepost.broker.metadata.rebuilding import FIRST_PRODUCER_ID, topics_of
+from fencepost.broker.metadata.rebuilding import FIRST_PRODUCER_ID, largest_producer_id, topics_of
 from fencepost.broker.metadata.topic_rules import INTERNAL, INTERNAL_SETTINGS
+from fencepost.coordinator.transaction import journal
+from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
 from fencepost.log.space import NAME as RESERVE
 from fencepost.log.storage import Storage
+from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
+from fencepost.protocol.types import TRANSACTION_STATE, Epoch, ProducerId
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -226,3 +232,40 @@ def test_what_partitions_say_of_their_topics() -> None:
     with pytest.raises(DirectoryUnusable, match="'a' and of 'a-backup' have the same topic id"):
         topics_of([found("a", 0, A), found("a-backup", 0, A)], 10)
     assert topics_of([], 10) == {}
+
+
+@pytest.mark.parametrize(
+    ("known", "written", "stored", "largest"),
+    [
+        ([], [], [], -1),
+        ([5], [], [], 5),
+        ([], [6, 2], [], 6),
+        ([5], [6], [(7, -1)], 7),
+        ([5], [6], [(7, 8), (3, -1)], 8),
+    ],
+)
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_producer_id_is_in_use_that_a_partition_or_a_transaction_knows_or_will(
+    known: list[int], written: list[int], stored: list[tuple[int, int]], largest: int, level: int
+) -> None:
+    """Its producer may have written nothing that is left, and the next one of a transaction nothing at all."""
+    batches = [
+        journal.encode(
+            TransactionMetadata(str(place), ProducerId(now), Epoch(0), next_producer_id=ProducerId(next_one)), level
+        )
+        for place, (now, next_one) in enumerate(stored)
+    ]
+    partitions = [
+        SimpleNamespace(
+            topic=topic,
+            index=0,
+            log_start_offset=0,
+            producers=SimpleNamespace(entries=dict.fromkeys(known)),
+            scan=lambda _, found=found: iter(found),
+        )
+        for topic, found in (
+            ("t", [(SimpleNamespace(producer_id=each), b"") for each in written]),
+            (TRANSACTION_STATE, [(read_header(batch), batch) for batch in batches]),
+        )
+    ]
+    assert largest_producer_id(cast(Any, partitions)) == largest
