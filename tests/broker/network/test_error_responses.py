@@ -14,6 +14,7 @@ from fencepost.protocol.codec import decode_response, encode_response
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.message import Message
 from fencepost.protocol.messages import FetchRequest, MetadataRequest, ProduceRequest
+from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 
 EVERY = [(key, version) for key, of in sorted(SERVED.items()) for version in range(of.first, of.last + 1)]
 ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -85,3 +86,14 @@ def test_an_answer_that_could_not_tell_is_none() -> None:
     assert error_response(MetadataRequest(topics=None), 12, ERROR) is None
     assert error_response(MetadataRequest(topics=None), 13, ERROR) is not None
     assert error_response(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), 9, ERROR) is None
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_produce_that_wants_no_answer_gets_none_where_it_fails_either(acks: int) -> None:
+    """Its client would take that for the answer to its next request."""
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=b"")])],
+    )
+    assert (error_response(request, 9, ERROR) is None) is (acks == 0)

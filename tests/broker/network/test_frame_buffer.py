@@ -100,3 +100,10 @@ def test_who_speaks_another_protocol_is_told_apart(sent: bytes, told: str) -> No
     buffer.filled(len(sent))
     with pytest.raises(ProtocolError, match=told):
         buffer.take()
+
+
+def test_a_frame_may_be_as_long_as_the_longest_and_no_longer() -> None:
+    assert feed(FrameBuffer(100), framed(bytes(8), bytes(100))) == [bytes(8), bytes(100)]
+    for size in (7, 101):
+        with pytest.raises(ProtocolError, match=f"a frame of {size} bytes announced: it must have 8 to 100"):
+            feed(FrameBuffer(100), framed(bytes(size)))

@@ -10,7 +10,7 @@ import struct
 import pytest
 
 from fencepost.broker.network.answer_memory import AnswerMemory
-from fencepost.broker.network.limits import PIECE
+from fencepost.broker.network.limits import LARGE_ANSWER, PIECE
 from fencepost.broker.network.outgoing import Outgoing
 
 
@@ -34,3 +34,29 @@ def test_whose_other_end_is_gone_is_given_no_more_pieces(ends: bool, caplog: pyt
 
     asyncio.run(main())
     assert not caplog.records
+
+
+def test_what_waits_is_counted_as_long_as_it_waits() -> None:
+    """First the bytes of the request, in their place then those of the answer."""
+    out = Outgoing(AnswerMemory(1 << 30))
+    first, second = out.new_slot(10), out.new_slot(20)
+    assert out.held == 30
+    out.put(bytes(100), second, 0, 0)
+    assert out.held == 110
+    out.put(bytes(7), first, 5, 0)
+    out.take_ready(4)
+    assert (out.held, out.unsent, len(out.slots)) == (107, 0, 2), "nothing overtakes what is not durable"
+    out.take_ready(5)
+    assert (out.held, out.unsent, len(out.slots)) == (0, 107, 0)
+
+
+def test_large_answers_of_a_connection_that_is_lost_take_no_memory_any_more() -> None:
+    """Be they behind one that has not come, or on their way."""
+    memory = AnswerMemory(1 << 30)
+    out = Outgoing(memory)
+    out.put(bytes(LARGE_ANSWER + 1), None, 0, 0)
+    waiting, behind = out.new_slot(10), out.new_slot(10)
+    out.put(bytes(LARGE_ANSWER + 2), behind, 0, 0)
+    assert memory.used == 2 * LARGE_ANSWER + 3 and waiting.data is None
+    out.clear()
+    assert memory.used == 0

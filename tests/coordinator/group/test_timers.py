@@ -64,6 +64,24 @@ async def test_a_timer_that_fails_rings_again_and_not_for_ever() -> None:
 
 
 @virtual
+async def test_one_that_is_set_anew_before_its_ringing_fails_rings_when_that_says() -> None:
+    bell = Bell()
+
+    def ring(key: str) -> None:
+        bell.ring(key)
+        if len(bell.rang) == 1:
+            bell.timers.set(key, Milliseconds(5000))
+            raise LookupError(key)
+
+    bell.timers = Timers(ring)
+    bell.timers.set("a", Milliseconds(1000))
+    await asyncio.sleep(5)
+    assert bell.rang == ["a"]
+    await asyncio.sleep(1000)
+    assert bell.rang == ["a", "a"]
+
+
+@virtual
 async def test_what_failed_does_not_ring_again_when_it_is_cancelled_or_closed() -> None:
     for closes in (True, False):
         bell = Bell(1)
