@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from tests.client.test_producer import producer, simulate
 
 from fencepost.client import Admin
-from fencepost.client.errors import BrokerError
 from fencepost.simulation.world import ADDRESS, World
 
 
@@ -34,15 +32,5 @@ def test_a_transaction_is_described_with_the_time_when_it_began() -> None:
             ended = await admin.describe_transaction("id")
             assert ended is not None
             assert (ended.state, ended.start_time_ms) == ("CompleteCommit", opened.start_time_ms)
-
-    simulate(scenario)
-
-
-def test_who_asks_how_many_partitions_a_topic_has_makes_none() -> None:
-    async def scenario(world: World) -> None:
-        async with Admin(ADDRESS, runtime=world.runtime("looking")) as admin:
-            with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
-                await admin.partitions("mistyped")
-            assert "mistyped" not in await admin.topics()
 
     simulate(scenario)

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 from tests.client.admin.nodes import Nodes, play
+from tests.client.test_producer import simulate
 
-from fencepost.client import NewTopic, PartlyRefusedError
+from fencepost.client import Admin, NewTopic, PartlyRefusedError
 from fencepost.client.errors import BrokerError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.create_topics import CreatableTopicResult
 from fencepost.protocol.types import TopicPartition
+from fencepost.simulation.world import ADDRESS, World
 
 
 @pytest.mark.parametrize("exist_ok", [False, True])
@@ -46,6 +48,18 @@ def test_a_topic_that_has_grown_is_counted_anew() -> None:
                 assert await admin.partitions("orders") == count
 
     play(scenario)
+
+
+def test_who_asks_how_many_partitions_a_topic_has_makes_none() -> None:
+    """A broker may make what somebody only asks about (auto.create.topics.enable)."""
+
+    async def scenario(world: World) -> None:
+        async with Admin(ADDRESS, runtime=world.runtime("looking")) as admin:
+            with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+                await admin.partitions("mistyped")
+            assert "mistyped" not in await admin.topics()
+
+    simulate(scenario)
 
 
 def test_what_was_made_has_leaders_though_others_were_refused_and_these_are_not_waited_for() -> None:
