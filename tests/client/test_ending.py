@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
 from tests.client.test_in_flight import Brokers, Faults, Partition, play, send
-from tests.client.test_producer import simulate
+from tests.client.test_producer import producer, simulate
 
 from fencepost.client import BrokerError, ClosedError, Producer
 from fencepost.client.sender import Sender
@@ -135,3 +138,23 @@ def test_a_refusal_after_a_lost_answer_says_that_the_records_may_be_written(lost
         assert ("may have written them" in str(told.value)) is lost
 
     play(Brokers(Faults(Random(1))), scenario)
+
+
+@pytest.mark.parametrize("call", ["start", "init_transactions"])
+def test_a_closed_producer_begins_nothing_anew(call: str) -> None:
+    """It would ask for metadata for ever, and in the end be told of as one that nobody closed."""
+
+    async def scenario(world: World) -> None:
+        writer = producer(world)
+        await writer.close()
+        before = asyncio.all_tasks()
+        with suppress(ClosedError):
+            await getattr(writer, call)()
+        assert asyncio.all_tasks() <= before
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            del writer
+            gc.collect()
+        assert [str(each.message) for each in told if each.category is ResourceWarning] == []
+
+    simulate(scenario)

@@ -1,4 +1,4 @@
-"""What the operating system says to a disk that is one, made up: parts, refusals, and what it counts."""
+"""What only the machine's disk does: run out of things, write in parts, and sync what others leave to it."""
 
 from __future__ import annotations
 
