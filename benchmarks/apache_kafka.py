@@ -125,6 +125,7 @@ class ApacheKafka:
         self.data = folder / "data"
         """Its directory of partitions."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._has_listened = False
         base = {
             "process.roles": "broker,controller",
             "node.id": "0",
@@ -157,7 +158,10 @@ class ApacheKafka:
         return self._process.pid
 
     def start(self) -> None:
-        """Run it; it listens when this returns.  Raises NoPeer if it ends, TimeoutError if it is too slow."""
+        """Run it; it listens when this returns.
+
+        Raises NoPeer if it ends and has never listened, RuntimeError if it has, TimeoutError if it is too slow.
+        """
         log = self._folder / "log.txt"
         with open(log, "ab") as out:
             command = java("kafka.Kafka", str(self._properties), heap="1g", version=self._version)
@@ -165,11 +169,13 @@ class ApacheKafka:
         deadline = time.monotonic() + _LISTENS_AFTER
         while True:
             if self._process.poll() is not None:
-                raise NoPeer(f"Apache Kafka did not start: {log.read_text()[-500:]}")
+                why = f"Apache Kafka did not start: {log.read_text()[-500:]}"
+                raise RuntimeError(why) if self._has_listened else NoPeer(why)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"Apache Kafka does not listen after {_LISTENS_AFTER:g} s: {log.read_text()[-500:]}")
             try:
                 socket.create_connection(("127.0.0.1", self._port), 1).close()
+                self._has_listened = True
                 return
             except OSError:
                 time.sleep(0.05)
