@@ -66,6 +66,18 @@ def test_a_link_leads_to_a_file() -> None:
     assert [(name, link) for name, links in found.items() for link in links if not leads(name, *link)] == []
 
 
+def test_every_page_is_reached_from_the_index_by_links() -> None:
+    """The tree at the side of the site has each of them as well; who reads the repository has links only."""
+    docs = ROOT / "docs"
+    reached, waiting = set(), [docs / "index.md"]
+    while waiting:
+        page = waiting.pop().resolve()
+        if page.suffix == ".md" and page not in reached:
+            reached.add(page)
+            waiting += [page.parent / link for link, _ in _LINK.findall(page.read_text()) if link]
+    assert {name_of(page) for page in PAGES if docs in page.parents and page not in reached} == set()
+
+
 def leads(page: str, link: str, heading: str) -> bool:
     """Whether there is such a file, and such a heading in it (as GitHub names them)."""
     target = (ROOT / page).parent / link if link else ROOT / page
