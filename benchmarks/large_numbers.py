@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.filling import JOURNALLED, fill
 from benchmarks.prober import Wire, probing
 from benchmarks.stall_table import CREATE_VERSION, Node, Table, create, folder, wait_until
 from fencepost.broker import Broker
@@ -53,20 +53,8 @@ NOW: Final = int(time.time() * 1000)
 Request = tuple[str, Any, int]
 
 
-async def fill(data: Path, work: Callable[[Broker], Iterator[None]]) -> None:
-    """Work on a node of this process, without the wire, and stop it."""
-    async with Broker(data=data, flush="os") as broker:
-        broker.node.topics.create_at_once("journalled", 1)
-        await broker.node.ensure_coordinator("__consumer_offsets")
-        await broker.node.ensure_coordinator("__transaction_state")
-        await asyncio.sleep(0.1)
-        for number, _ in enumerate(work(broker)):
-            if number % 1000 == 0:
-                await asyncio.sleep(0)
-
-
 def groups(broker: Broker) -> Iterator[None]:
-    places = [TopicPartition("journalled", number) for number in range(POSITIONS)]
+    places = [TopicPartition(JOURNALLED, number) for number in range(POSITIONS)]
     for number in range(GROUPS):
         at = {each: CommittedOffset(Offset(number), -1, "", NOW) for each in places}
         broker.node.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
@@ -75,7 +63,7 @@ def groups(broker: Broker) -> Iterator[None]:
 
 def ids(broker: Broker) -> Iterator[None]:
     """Each has a producer, which the partition knows from a record of its own."""
-    partition = broker.node.storage.partition("journalled", 0)
+    partition = broker.node.storage.partition(JOURNALLED, 0)
     assert partition is not None
     for number in range(IDS):
         pair = broker.node.transactions.init_producer_id(f"id-{number}", 60_000)
@@ -96,7 +84,7 @@ def of_ids() -> Iterator[Request]:
     names = [f"id-{number}" for number in range(IDS)]
     yield f"ListTransactions of {IDS} ids", ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0
     yield f"DescribeTransactions of {IDS} ids", DescribeTransactionsRequest(transactional_ids=names), 0
-    asked = DescribeProducersRequest(topics=[TopicRequest(name="journalled", partition_indexes=[0])])
+    asked = DescribeProducersRequest(topics=[TopicRequest(name=JOURNALLED, partition_indexes=[0])])
     yield f"DescribeProducers of {IDS} producers", asked, 0
 
 
@@ -215,7 +203,7 @@ def expiry(table: Table) -> None:
             node.wait_ready()
             wire = node.wire()
             listed = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
-            asked = DescribeProducersRequest(topics=[TopicRequest(name="journalled", partition_indexes=[0])])
+            asked = DescribeProducersRequest(topics=[TopicRequest(name=JOURNALLED, partition_indexes=[0])])
             with probing(node.address, node.steps) as prober:
                 assert wire.ask(listed, 0).transaction_states
                 with table.measuring(f"{IDS} transactional ids expired", prober):

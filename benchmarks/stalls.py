@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.crowds import crowd, pipelined, waiting
+from benchmarks.filling import JOURNALLED, fill
 from benchmarks.large_numbers import configurations, expiry, requests
 from benchmarks.long_requests import LIST_OFFSETS_VERSION, LISTED, OFFSET_FETCH_VERSION, WIDE, large_requests, named
 from benchmarks.many_members import connections, members
@@ -28,6 +29,7 @@ from benchmarks.stall_table import CREATE_VERSION, MOST_MS, Node, Table, create,
 from fencepost.broker import Broker
 from fencepost.coordinator.group.coordinator import CommitFor
 from fencepost.coordinator.group.offsets import CommittedOffset
+from fencepost.log.data_directory import COMMIT_LOG
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.control import control_batch
@@ -87,30 +89,17 @@ def partitions(table: Table) -> None:
             wire.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=True))
 
 
-async def fill(data: Path, work: Callable[[Broker], Iterator[None]]) -> None:
-    """Work on a node of this process, without the wire, and stop it."""
-    async with Broker(data=data, flush="os") as broker:
-        broker.node.topics.create_at_once(PROBED, 1)
-        broker.node.topics.create_at_once("journalled", 1)
-        await broker.node.ensure_coordinator("__consumer_offsets")
-        await broker.node.ensure_coordinator("__transaction_state")
-        await asyncio.sleep(0.1)
-        for number, _ in enumerate(work(broker)):
-            if number % 1000 == 0:
-                await asyncio.sleep(0)
-
-
 def old_groups(broker: Broker) -> Iterator[None]:
     """Groups with a position of long ago."""
     for number in range(GROUPS):
-        at = {TopicPartition("journalled", 0): CommittedOffset(Offset(number), -1, "", LONG_AGO_MS)}
+        at = {TopicPartition(JOURNALLED, 0): CommittedOffset(Offset(number), -1, "", LONG_AGO_MS)}
         broker.node.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
         yield
 
 
 def many_transactions(broker: Broker) -> Iterator[None]:
     """Transactional ids of which some have had many transactions."""
-    transactions, partitions = broker.node.transactions, [TopicPartition("journalled", 0)]
+    transactions, partitions = broker.node.transactions, [TopicPartition(JOURNALLED, 0)]
     pairs = []
     for number in range(TRANSACTIONAL_IDS):
         pairs.append(transactions.init_producer_id(f"id-{number}", 60_000))
@@ -124,7 +113,7 @@ def many_transactions(broker: Broker) -> Iterator[None]:
 
 def journals(table: Table) -> None:
     with folder() as path:
-        asyncio.run(fill(path / "data", lambda broker: chain(old_groups(broker), many_transactions(broker))))
+        asyncio.run(fill(path / "data", lambda broker: chain(old_groups(broker), many_transactions(broker)), PROBED))
         node = Node(path / "data")
         try:
             with probing(node.address, node.steps) as prober:
@@ -140,7 +129,7 @@ def journals(table: Table) -> None:
 
 def groups(table: Table) -> None:
     with folder() as path:
-        asyncio.run(fill(path / "data", old_groups))
+        asyncio.run(fill(path / "data", old_groups, PROBED))
         # They are loaded before that time is over.
         node = Node(path / "data", "offsets.retention.check.interval.ms=20000")
         try:
@@ -157,7 +146,7 @@ def groups(table: Table) -> None:
 
 
 def position(wire: Wire, group: str) -> int:
-    topics = [OffsetFetchRequestTopic(name="journalled", partition_indexes=[0])]
+    topics = [OffsetFetchRequestTopic(name=JOURNALLED, partition_indexes=[0])]
     answer = wire.ask(OffsetFetchRequest(group_id=group, topics=topics), OFFSET_FETCH_VERSION)
     offset: int = answer.topics[0].partitions[0].committed_offset if not answer.error_code else 0
     return offset
@@ -201,7 +190,7 @@ def ids(broker: Broker) -> Iterator[None]:
 
 def large_answers(table: Table) -> None:
     with folder() as path:
-        asyncio.run(fill(path / "data", ids))
+        asyncio.run(fill(path / "data", ids, PROBED))
         node = Node(path / "data")
         try:
             node.wait_ready()
@@ -246,7 +235,7 @@ def size_of(directory: Path) -> int:
 
 def cleaning(table: Table) -> None:
     with folder() as path:
-        asyncio.run(fill(path / "data", transactions_of(keys=5000, count=CLEANED_MB * 10)))
+        asyncio.run(fill(path / "data", transactions_of(keys=5000, count=CLEANED_MB * 10), PROBED))
         cleaned = path / "data" / "cleaned-0"
         before = size_of(cleaned)
         for each in (*cleaned.glob("*.index"), *cleaned.glob("*.timeindex")):
@@ -283,7 +272,7 @@ def checkpoint(table: Table) -> None:
         create(wire, "wide", 2000)
         create(wire, "bulk", 1)
         write_everywhere(wire, "wide", 2000, record())
-        generation = max((node.data / "commit-log").glob("*.log"))
+        generation = max((node.data / COMMIT_LOG).glob("*.log"))
         chunk = {0: record(value=os.urandom(900_000))}
         with table.measuring("7 MB written", prober):
             for _ in range(8):

@@ -11,7 +11,6 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +18,10 @@ from typing import NamedTuple
 
 import pytest
 from benchmarks.apache_kafka import CACHE, fetch_jars
+from tests.compare.counts import counted
 from tests.compare.two_nodes import TwoNodes, skipped_without_kafka, two_nodes
 
-from fencepost.client import Admin, Consumer, Producer, TopicPartition
+from fencepost.client import Admin, Producer
 
 pytestmark = pytest.mark.compare
 
@@ -81,21 +81,6 @@ def flink_count(class_path: str, bootstrap: str, topics: Topics, strategy: str, 
             process.wait()
 
 
-async def counted(bootstrap: str, topics: Topics, at_least: int) -> dict[bytes, list[int]]:
-    """What was committed of each line, in its order, once there are so many records."""
-    found: dict[bytes, list[int]] = defaultdict(list)
-    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition(topics.counts, number) for number in range(PARTITIONS)])
-        give_up = asyncio.get_running_loop().time() + _PATIENCE
-        while sum(map(len, found.values())) < at_least:
-            assert asyncio.get_running_loop().time() < give_up, f"{sum(map(len, found.values()))} of {at_least}"
-            for record in await consumer.poll(500):
-                assert record.key is not None
-                assert record.value is not None
-                found[record.key].append(int(record.value))
-    return found
-
-
 async def write_lines(bootstrap: str, topics: Topics, numbers: Iterable[int]) -> None:
     async with Producer(bootstrap) as producer:
         for number in numbers:
@@ -119,14 +104,14 @@ def test_each_line_is_counted_once_though_the_program_and_the_node_are_killed(
             first = LINES * number
             with flink_count(class_path, bootstrap, topics, strategy, tmp_path):
                 await write_lines(bootstrap, topics, range(first, first + LINES // 2))
-                found = await counted(bootstrap, topics, first + 1)
+                found = await counted(bootstrap, topics.counts, PARTITIONS, first + 1, _PATIENCE)
                 if number == ROUNDS - 1:
                     process.end(signal.SIGKILL)
                     process.start()
                 # These are in an open transaction, or not yet read, when the program is killed, but for the last time.
                 await write_lines(bootstrap, topics, range(first + LINES // 2, first + LINES))
                 if number == ROUNDS - 1:
-                    found = await counted(bootstrap, topics, LINES * ROUNDS)
+                    found = await counted(bootstrap, topics.counts, PARTITIONS, LINES * ROUNDS, _PATIENCE)
         async with Admin(bootstrap) as admin:
             assert not await admin.find_hanging_transactions()
         return found

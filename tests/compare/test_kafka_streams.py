@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from benchmarks.apache_kafka import CACHE, VERSION, fetch_jars
+from tests.compare.counts import counted
 from tests.compare.two_nodes import TwoNodes, skipped_without_kafka, two_nodes
 
-from fencepost.client import Admin, Consumer, Producer, TopicPartition
+from fencepost.client import Admin, Producer
 
 pytestmark = pytest.mark.compare
 
@@ -61,21 +61,6 @@ def word_count(jars: str, bootstrap: str, state: Path) -> Iterator[None]:
             process.wait()
 
 
-async def counted(bootstrap: str, at_least: int) -> dict[bytes, list[int]]:
-    """What was committed of each word, in its order, once there are so many records."""
-    found: dict[bytes, list[int]] = defaultdict(list)
-    async with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition("counts", number) for number in range(PARTITIONS)])
-        give_up = asyncio.get_running_loop().time() + _PATIENCE
-        while sum(map(len, found.values())) < at_least:
-            assert asyncio.get_running_loop().time() < give_up, f"{sum(map(len, found.values()))} of {at_least}"
-            for record in await consumer.poll(500):
-                assert record.key is not None
-                assert record.value is not None
-                found[record.key].append(int(record.value))
-    return found
-
-
 async def write_lines(bootstrap: str, first: int) -> None:
     async with Producer(bootstrap) as producer:
         for number in range(first, first + LINES):
@@ -101,7 +86,7 @@ def test_each_word_is_counted_once_though_the_program_and_the_node_are_killed(
                     process.start()
                 # Killed with some of its round still to do, but for the last one.
                 done = LINES * WORDS * number + (LINES * WORDS if number == ROUNDS - 1 else 1)
-                found = await counted(bootstrap, done)
+                found = await counted(bootstrap, "counts", PARTITIONS, done, _PATIENCE)
         return found
 
     found = asyncio.run(scenario())

@@ -262,23 +262,18 @@ def test_a_fetch_of_what_is_not_durable_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("slow_sync")
-def test_an_end_that_is_told_and_is_not_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("end", "violation"),
+    [("log_end_offset", "ListOffsetsResponse"), ("high_watermark", "a transaction is open")],
+    ids=["is not durable", "passes an open transaction"],
+)
+def test_a_wrong_end_of_a_partition_is_found(monkeypatch: pytest.MonkeyPatch, end: str, violation: str) -> None:
     def offset(wanted: Any, partition: Partition, _: int) -> ListOffsetsPartitionResponse:
-        end = partition.log_end_offset
-        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0, offset=end)
+        offset = getattr(partition, end)
+        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0, offset=offset)
 
     monkeypatch.setattr(list_offsets, "_offset", offset)
-    assert "ListOffsetsResponse" in (first_violation(1, 10) or "")
-
-
-@pytest.mark.usefixtures("slow_sync")
-def test_an_end_that_is_told_and_passes_an_open_transaction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def offset(wanted: Any, partition: Partition, _: int) -> ListOffsetsPartitionResponse:
-        end = partition.high_watermark
-        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0, offset=end)
-
-    monkeypatch.setattr(list_offsets, "_offset", offset)
-    assert "a transaction is open" in (first_violation(1, 10) or "")
+    assert violation in (first_violation(1, 10) or "")
 
 
 @pytest.mark.usefixtures("slow_sync")
