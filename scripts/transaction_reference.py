@@ -39,7 +39,7 @@ from fencepost.coordinator.transaction.state import TRANSITIONS, State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.coordinator.transaction.verify import verify
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, Epoch, ProducerId, ProducerIdAndEpoch, TopicPartition
 
 FOLDER = DOCS / "reference" / "transactions"
 
@@ -59,7 +59,7 @@ class Table(NamedTuple):
     without_pair: bool = False
 
 
-def pair_text(of: TransactionMetadata, producer_id: int, epoch: int) -> str:
+def pair_text(of: TransactionMetadata, producer_id: ProducerId, epoch: Epoch) -> str:
     """A pair, relative to the one that is held."""
     if producer_id < 0:
         return ""

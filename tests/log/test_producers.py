@@ -14,6 +14,8 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 from fencepost.runtime import at_once
 
+LATER = Milliseconds(START + 1)
+
 
 def write(producers: Producers, producer_id: int, epoch: int, sequence: int, offset: int) -> None:
     header = read_header(batch(producer=(producer_id, epoch, sequence), transactional=True))
@@ -46,11 +48,11 @@ def test_the_first_unstable_offset_waits_for_readers_to_see_the_end() -> None:
 
 def test_a_transaction_is_late_when_its_producer_has_been_silent_for_long() -> None:
     producers = Producers()
-    assert not producers.is_late(START + 1)
+    assert not producers.is_late(LATER)
     write(producers, 1, 0, 0, 10)
-    assert (producers.is_late(START), producers.is_late(START + 1)) == (False, True)
+    assert (producers.is_late(START), producers.is_late(LATER)) == (False, True)
     finish(producers, 1, 0, 20)
-    assert not producers.is_late(START + 1)
+    assert not producers.is_late(LATER)
 
 
 @pytest.mark.parametrize("epochs", [(3, 4), (4, 4)])

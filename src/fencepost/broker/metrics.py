@@ -25,7 +25,7 @@ def measure(node: Node, now: Milliseconds) -> dict[str, float]:
     """
     counted, partitions = node.counters, list(node.storage.partitions())
     transactions = node.transactions
-    late = now - node.settings.number("transaction.max.timeout.ms") - _LATE_MS
+    late = Milliseconds(now - node.settings.number("transaction.max.timeout.ms") - _LATE_MS)
     found: dict[str, float] = {
         f"{_VERIFICATION}VerificationFailureRate:Count": counted.verification_failures,
         f"{_VERIFICATION}VerificationTimeMs:Count": counted.verifications,

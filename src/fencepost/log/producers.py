@@ -177,7 +177,7 @@ class Producers:
         """Producer id and first offset of every open transaction, earliest first."""
         return [(producer_id, first) for first, producer_id in self._open.items()]
 
-    def is_late(self, before: int) -> bool:
+    def is_late(self, before: Milliseconds) -> bool:
         """Whether a transaction is open whose producer has not been heard of since that time."""
         return any(self.entries[producer_id].last_seen < before for producer_id in self._open.values())
 
@@ -185,12 +185,12 @@ class Producers:
         """Those that there are now, each as it is when it is taken."""
         for entry in list(self.entries.values()):
             yield ActiveProducer(
-                entry.producer_id,
-                entry.epoch,
-                entry.last_sequence,
-                entry.last_timestamp,
-                entry.coordinator_epoch,
-                -1 if entry.open_first_offset is None else entry.open_first_offset,
+                producer_id=entry.producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                open_first_offset=-1 if entry.open_first_offset is None else entry.open_first_offset,
             )
 
     # Expiry and loading

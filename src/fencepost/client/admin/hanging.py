@@ -65,7 +65,12 @@ def _open(at: TopicPartition, state: ProducerState) -> HangingTransaction | None
     if start is None:
         return None
     return HangingTransaction(
-        at, start, state.producer_id, state.producer_epoch, state.coordinator_epoch, state.last_timestamp
+        at,
+        start,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        coordinator_epoch=state.coordinator_epoch,
+        last_timestamp=state.last_timestamp,
     )
 
 

@@ -141,12 +141,12 @@ async def describe_producers(
 def _state(found: Any) -> ProducerState:
     start = found.current_txn_start_offset
     return ProducerState(
-        ProducerId(found.producer_id),
-        Epoch(found.producer_epoch),
-        found.last_sequence,
-        found.last_timestamp,
-        found.coordinator_epoch,
-        None if start < 0 else start,
+        producer_id=ProducerId(found.producer_id),
+        producer_epoch=Epoch(found.producer_epoch),
+        last_sequence=found.last_sequence,
+        last_timestamp=found.last_timestamp,
+        coordinator_epoch=found.coordinator_epoch,
+        transaction_start_offset=None if start < 0 else start,
     )
 
 

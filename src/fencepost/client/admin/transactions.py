@@ -108,11 +108,11 @@ async def describe_transactions(
 
 def _description(state: Any) -> TransactionDescription:
     return TransactionDescription(
-        state.transactional_id,
-        state.transaction_state,
-        ProducerId(state.producer_id),
-        Epoch(state.producer_epoch),
-        state.transaction_timeout_ms,
-        state.transaction_start_time_ms,
-        [TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions],
+        transactional_id=state.transactional_id,
+        state=state.transaction_state,
+        producer_id=ProducerId(state.producer_id),
+        producer_epoch=Epoch(state.producer_epoch),
+        timeout_ms=state.transaction_timeout_ms,
+        start_time_ms=state.transaction_start_time_ms,
+        partitions=[TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions],
     )

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from fencepost.protocol import batch
 from fencepost.protocol.batch import BatchHeader
-from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE, Epoch
 
 #: What coordinators write has sequences of no meaning.
 _INTERNAL: Final = (TRANSACTION_STATE, CONSUMER_OFFSETS)
@@ -19,7 +19,7 @@ _INTERNAL: Final = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 class _Place(NamedTuple):
     """How far a producer has come in a partition."""
 
-    epoch: int
+    epoch: Epoch
     following: int | None
     """The sequence that comes next; None if any may: nothing of this epoch is known."""
 

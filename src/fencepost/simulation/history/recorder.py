@@ -17,7 +17,7 @@ from fencepost.protocol.codec import decode_stored
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import TransactionLogKey, TransactionLogValue
-from fencepost.protocol.types import TRANSACTION_STATE, Buffer
+from fencepost.protocol.types import NO_PRODUCER, TRANSACTION_STATE, Buffer, ProducerIdAndEpoch
 from fencepost.simulation.history import messages
 from fencepost.simulation.history.events import (
     Answer,
@@ -176,9 +176,18 @@ class Recorder:
         said = messages.read_answer(frame, exchange.api, exchange.version, self._topics)
         exchange.has_answer = True
         conversation.on_its_way[False].append((conversation.written[False], exchange))
-        producer = said.producer_id, said.producer_epoch
-        errors, offsets, batches = tuple(said.errors), tuple(said.offsets), tuple(said.batches)
-        self._add(Answer(self.time, exchange.number, errors, *producer, offsets, batches, said.detail))
+        self._add(
+            Answer(
+                self.time,
+                exchange.number,
+                errors=tuple(said.errors),
+                producer_id=said.producer_id,
+                producer_epoch=said.producer_epoch,
+                offsets=tuple(said.offsets),
+                batches=tuple(said.batches),
+                detail=said.detail,
+            )
+        )
 
     def befell(self, end: End, request: bytes, what: str, /) -> None:
         """Something befalls a request that a client wrote."""
@@ -227,13 +236,25 @@ class Recorder:
         before = self._state_of(transactional_id) or self._states.get(transactional_id, "")
         if stored is None:
             self._states.pop(transactional_id, None)
-            self._add(Transition(self.time, transactional_id, before, State.DEAD.wire_name, -1, -1, (), lsn))
-            return
-        value = decode_stored(TransactionLogValue, stored)
-        after = self._states[transactional_id] = State(value.transaction_status).wire_name
-        partitions = [f"{each.topic}-{n}" for each in value.transaction_partitions or () for n in each.partition_ids]
-        producer = int(value.producer_id), int(value.producer_epoch)
-        self._add(Transition(self.time, transactional_id, before, after, *producer, tuple(partitions), lsn))
+            after, producer, partitions = State.DEAD.wire_name, NO_PRODUCER, []
+        else:
+            value = decode_stored(TransactionLogValue, stored)
+            after = self._states[transactional_id] = State(value.transaction_status).wire_name
+            producer = ProducerIdAndEpoch.of(int(value.producer_id), int(value.producer_epoch))
+            topics = value.transaction_partitions or ()
+            partitions = [f"{topic.topic}-{index}" for topic in topics for index in topic.partition_ids]
+        self._add(
+            Transition(
+                self.time,
+                transactional_id,
+                before=before,
+                after=after,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                partitions=tuple(partitions),
+                lsn=lsn,
+            )
+        )
 
     def node(self, what: str, life: int) -> None:
         """The node started or ended."""
