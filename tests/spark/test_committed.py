@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.spark.committed import FOLLOWING, VERDICTS, End, Number, Verdict, end_of, judge
-from fencepost.spark.positions import BEGAN
+from fencepost.spark.positions import BEGAN, EPOCHS, FIRSTS
 from fencepost.spark.progress import Progress
 
 LAST = Progress("query", 5, [{"in": {"0": 10, "1": 20}}])
@@ -43,6 +44,32 @@ def test_number_and_positions_decide(number: int, positions: dict[str, int], ver
     if verdict is Verdict.REFUSE:
         for needed in ("'orders'", '{"in":{"0":10,"1":20}}', "older copy", "resume_offsets", "resume=True"):
             assert needed in judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("starts", "verdict"),
+    [
+        ([{"in": {"0": 7, "1": 15}}], Verdict.SKIP),
+        ([{"in": {"1": 15, "0": 7}, EPOCHS: {"in": {"0": 3}}, FIRSTS: {"in": {"1": 2}}}], Verdict.SKIP),
+        ([], Verdict.SKIP),
+        ([{"in": {"0": 10, "1": 20}}], Verdict.REFUSE),
+        ([{"in": {"0": 7, "1": 14}}], Verdict.REFUSE),
+        ([{"in": {"0": 7}}], Verdict.REFUSE),
+    ],
+)
+def test_the_same_number_and_end_are_those_of_another_batch_if_it_begins_elsewhere(
+    starts: list[Any], verdict: Verdict
+) -> None:
+    """What an aggregate gives in it depends on where the batch before it ended."""
+    ends = [{"in": {"0": 10, "1": 20}}]
+    last = Progress.decode(Progress.of("query", 5, ends, [{"in": {"0": 7, "1": 15}}]).encode())
+    judgement = judge("orders", last, Progress.of("query", 5, ends, starts), new_query=False)
+    assert judgement.verdict is verdict
+    if verdict is Verdict.REFUSE:
+        for needed in (f"begins at {json.dumps(starts, separators=(',', ':'))}", "older copy", "resume_offsets"):
+            assert needed in judgement.reason
+    older = last._replace(started="")  # as a version before this one wrote it
+    assert judge("orders", older, Progress.of("query", 5, ends, starts), new_query=False).verdict is Verdict.SKIP
 
 
 @pytest.mark.parametrize(

@@ -223,9 +223,17 @@ def test_a_topic_that_would_lose_records_is_named(partitions: int, policy: str |
     assert named is None or named in (reason or "")
 
 
-def test_a_record_is_read_as_it_was_written() -> None:
-    record = Progress("query", 7, [{"topic": {"0": 5}}, None])
-    assert Progress.decode(record.encode()) == record
+@pytest.mark.parametrize("starts", [[], [{"topic": {"0": 2}}, None]])
+def test_a_record_is_read_as_it_was_written(starts: list[Any]) -> None:
+    record = Progress.of("query", 7, [{"topic": {"0": 5}}, None], starts)
+    assert bool(record.started) == bool(starts)
+    assert Progress.decode(record.encode()) == record._replace(source_starts=())
+
+
+def test_where_a_batch_began_takes_little_room_in_its_record() -> None:
+    starts = [{f"topic-{number}": {"0": number} for number in range(1000)}]
+    record = Progress.of("query", 7, [], starts).encode()
+    assert len(record) < 150
 
 
 @pytest.mark.parametrize(
@@ -243,6 +251,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
         b'{"query_id":"query","batch_id":7,"source_offsets":null}',
         b'{"query_id":"query","batch_id":7,"source_offsets":[],"earlier_runs":"monday"}',
         b'{"query_id":"query","batch_id":7,"source_offsets":[],"earlier_runs":[7]}',
+        b'{"query_id":"query","batch_id":7,"source_offsets":[],"started":7}',
         b"[" * 100_000,
     ],
 )

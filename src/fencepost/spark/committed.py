@@ -12,12 +12,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from fencepost.spark.positions import BEGAN, CLUSTER, EPOCHS, FIRSTS
+from fencepost.spark.positions import BEGAN, CLUSTER, EPOCHS, OF_THE_END, without
 from fencepost.spark.progress import TOPIC, Progress
-
-_OF_THE_END: Final = (BEGAN, FIRSTS, EPOCHS)
-"""What stands in the end of a micro-batch, and is no position in it."""
-
 
 _NO_RECORD: Final = f", or where no row is missing since only the topic {TOPIC!r} was deleted"
 
@@ -109,14 +105,20 @@ def judge(
     if number is Number.LATER:
         return _later(application_id, last, batch, accept_gap)
     verdict = VERDICTS[number, end_of(batch.source_offsets, last.source_offsets)]
-    if verdict is not Verdict.REFUSE:
+    begins_elsewhere = number is Number.SAME and batch.started != last.started and bool(batch.started and last.started)
+    if verdict is Verdict.SKIP and not begins_elsewhere:
         return Judgement(verdict)
+    if verdict is Verdict.SKIP:
+        differs = f"begins at {_text(batch.source_starts)}, but the one that was committed under this number did not"
+    else:
+        differs = (
+            f"would end at {_text(batch.source_offsets)}, but batch {last.batch_id}, which was committed, ended at "
+            f"{_text(last.source_offsets)}"
+        )
     return Judgement(
-        verdict,
-        f"batch {batch.batch_id} of application {application_id!r} would end at {_text(batch.source_offsets)}, but "
-        f"batch {last.batch_id}, which was committed, ended at {_text(last.source_offsets)}: this checkpoint is an "
-        f"older copy, or its last files were lost. Nothing was written. Put the newest checkpoint back, or "
-        f"{_way_on(application_id)}",
+        Verdict.REFUSE,
+        f"batch {batch.batch_id} of application {application_id!r} {differs}: this checkpoint is an older copy, or its "
+        f"last files were lost. Nothing was written. Put the newest checkpoint back, or {_way_on(application_id)}",
     )
 
 
@@ -189,7 +191,7 @@ def _begins_at(began: Any, last: Mapping[str, Any]) -> bool:
     """All that the last batch knew is as it was; a partition that came later may have been added."""
     for name, known in last.items():
         here = None if began is None else began.get(name)
-        if name in _OF_THE_END:
+        if name in OF_THE_END:
             continue
         if isinstance(known, Mapping) and isinstance(here, Mapping):
             if any(here.get(inner) != value for inner, value in known.items()):
@@ -216,17 +218,11 @@ def end_of(offsets: Sequence[Any], last: Sequence[Any]) -> End:
     """How the end of a batch, an entry for each source, stands to that of the last committed batch."""
     if not offsets or not last:
         return End.UNKNOWN
-    if [*map(_without_epochs, offsets)] == [*map(_without_epochs, last)]:
+    # The same positions planned again may be seen under another leader.
+    if [without([EPOCHS], each) for each in offsets] == [without([EPOCHS], each) for each in last]:
         return End.EQUAL
     within = len(offsets) == len(last) and all(_is_within(one, other) for one, other in zip(offsets, last, strict=True))
     return End.WITHIN if within else End.BEYOND
-
-
-def _without_epochs(offsets: Any) -> Any:
-    """The same positions planned again may be seen under another leader."""
-    if isinstance(offsets, Mapping):
-        return {name: _without_epochs(inner) for name, inner in offsets.items() if name != EPOCHS}
-    return offsets
 
 
 def _is_within(position: Any, last: Any) -> bool:
@@ -235,7 +231,7 @@ def _is_within(position: Any, last: Any) -> bool:
         return True
     if isinstance(position, Mapping):
         known = last if isinstance(last, Mapping) else {}
-        return all(_is_within(inner, known.get(name, 0)) for name, inner in position.items() if name not in _OF_THE_END)
+        return all(_is_within(inner, known.get(name, 0)) for name, inner in position.items() if name not in OF_THE_END)
     return type(position) is int and type(last) is int and position < last
 
 

@@ -6,7 +6,7 @@ have, what tells one position from another with the same numbers: the cluster, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from fencepost.protocol.types import TopicPartition
@@ -16,6 +16,8 @@ TOPICS: Final = "@topics"
 BEGAN: Final = "@began"
 FIRSTS: Final = "@firsts"
 EPOCHS: Final = "@epochs"
+OF_THE_END: Final = (BEGAN, FIRSTS, EPOCHS)
+"""What stands in the end of a micro-batch, and is no position in it."""
 LARGEST: Final = 2**63 - 1
 """Offset or time of the protocol."""
 LARGEST_PARTITION: Final = 2**31 - 1
@@ -75,6 +77,13 @@ class Positions(NamedTuple):
         """Whether `name` is another topic here than there: it was deleted, and made anew."""
         here, there = self.topic_ids.get(name), other.topic_ids.get(name)
         return here is not None and there is not None and here != there
+
+
+def without(names: Collection[str], fields: Any) -> Any:
+    """The same JSON without what stands under these names, however deep."""
+    if isinstance(fields, Mapping):
+        return {name: without(names, inner) for name, inner in fields.items() if name not in names}
+    return fields
 
 
 def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:

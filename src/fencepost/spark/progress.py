@@ -6,6 +6,7 @@ only if the batch is.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.spark.positions import OF_THE_END, without
 from fencepost.spark.topic_configs import topic_configs
 
 TOPIC: Final = "fencepost.progress"
@@ -46,6 +48,8 @@ class Progress(NamedTuple):
     """Of a job that writes a run at a time, the runs before this one, the oldest first."""
     source_starts: Sequence[Any] = ()
     """Where the sources were before it, where that is known; not written, and not read."""
+    started: str = ""
+    """A digest of these positions, which is written; empty where they are not known."""
 
     @classmethod
     def of(
@@ -53,7 +57,10 @@ class Progress(NamedTuple):
     ) -> Progress:
         """This record, as it will be read from the topic."""
         record = cls.decode(cls(query_id, batch_id, list(source_offsets)).encode())
-        return record._replace(source_starts=json.loads(json.dumps(list(source_starts))) if source_starts else ())
+        if not source_starts:
+            return record
+        starts = json.loads(json.dumps(list(source_starts)))
+        return record._replace(source_starts=starts, started=_digest(starts))
 
     def encode(self) -> bytes:
         fields: dict[str, Any] = {
@@ -63,6 +70,8 @@ class Progress(NamedTuple):
         }
         if self.earlier_runs:
             fields["earlier_runs"] = self.earlier_runs
+        if self.started:
+            fields["started"] = self.started
         # Names of runs may have any characters: written as escapes, many of them would have no room in a record.
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
@@ -71,15 +80,16 @@ class Progress(NamedTuple):
         """Raises ValueError if it is none: what is half understood must not pass for a record without positions."""
         try:
             fields = json.loads(data)
-            earlier = fields.get("earlier_runs", [])
-            found = cls(fields["query_id"], fields["batch_id"], fields["source_offsets"], tuple(earlier))
+            earlier, started = fields.get("earlier_runs", []), fields.get("started", "")
+            numbers = fields["batch_id"], fields["source_offsets"]
+            found = cls(fields["query_id"], *numbers, tuple(earlier), started=started)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             found = None
         if (
             found is None
             or type(found.batch_id) is not int
             or not (isinstance(found.source_offsets, list) and isinstance(earlier, list))
-            or not all(isinstance(name, str) for name in (found.query_id, *earlier))
+            or not all(isinstance(name, str) for name in (found.query_id, started, *earlier))
         ):
             raise ValueError(f"{data[:_SHOWN]!r} is no progress record: it has a query, a number and positions")
         return found
@@ -90,6 +100,12 @@ class Progress(NamedTuple):
             return self
         runs = [run for run in (*last.earlier_runs, last.query_id) if run != self.query_id]
         return self._replace(earlier_runs=tuple(runs[-RUNS:]))
+
+
+def _digest(starts: Sequence[Any]) -> str:
+    """Tells the positions of a micro-batch's start from others, in little room."""
+    bare = [without(OF_THE_END, start) for start in starts]
+    return hashlib.sha256(json.dumps(bare, sort_keys=True).encode()).hexdigest()[:32]
 
 
 class ProgressUnusable(Exception):
