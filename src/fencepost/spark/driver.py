@@ -41,6 +41,7 @@ from fencepost.spark.positions import Positions
 from fencepost.spark.progress import Progress, read_progress
 from fencepost.spark.report import Course, Report
 from fencepost.spark.topic_configs import topic_configs
+from fencepost.spark.topic_lookups import look_up_anew
 
 logger = logging.getLogger(__name__)
 
@@ -240,8 +241,8 @@ class Driver:
 
     async def _count_partitions(self) -> None:
         """Look up how many partitions the topics have that are written to.  Raises WriteFailed if one is not there."""
+        await look_up_anew(self._cluster, self._topics)
         for topic in self._topics:
-            self._cluster.forget_topic(topic)
             deadline = self._cluster.deadline(f"looking up topic {topic!r}")
             try:
                 view = await self._cluster.topic(topic, deadline, create=False)

@@ -22,6 +22,7 @@ from fencepost.spark.losses import behind, gone, topic_is_not_there
 from fencepost.spark.options import BadOption, Bound, SourceOptions
 from fencepost.spark.positions import Positions
 from fencepost.spark.progress import TOPIC as PROGRESS
+from fencepost.spark.topic_lookups import look_up_anew
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +48,9 @@ async def subscribed(cluster: Cluster, options: SourceOptions) -> Subscribed:
     """The partitions that are to be read.  Raises BrokerError if a topic is not there."""
     found = []
     ids = {}
-    for name in await _topics(cluster, options):
-        cluster.forget_topic(name)  # it may have grown
+    names = await _topics(cluster, options)
+    await look_up_anew(cluster, names)
+    for name in names:
         deadline = cluster.deadline(f"looking up topic {name!r}")
         try:
             view = await cluster.topic(name, deadline, create=False)
