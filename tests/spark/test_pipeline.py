@@ -27,7 +27,7 @@ from fencepost.spark import Sink, Step, offsets_behind_latest, resume_offsets, w
 from fencepost.spark.source import WRITES, FencepostDataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipelines.md"
@@ -230,6 +230,44 @@ def test_a_query_with_state_goes_on_after_a_batch_that_spark_does_not_know_to_be
     for name in STORES[store]:
         spark.conf.unset(name)
     assert written(place.servers, place.target) == expected("windows")
+
+
+def test_a_batch_with_state_is_not_taken_for_another_one_of_its_number(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    """An older copy reads in one batch what two read, and gives its windows under the number of the second."""
+    source = f"{place.source}-events"
+    with Admin(place.servers) as admin:
+        admin.create_topic(source, partitions=1)
+
+    def feed(*seconds: int) -> None:
+        with Producer(place.servers) as producer:
+            for second in seconds:
+                producer.send(source, b"%d" % second, timestamp=1_700_000_000_000 + 1000 * second)
+            producer.flush()
+
+    def run(most: int = 100, killed_before: int = -1) -> None:
+        def begun(rows: DataFrame, batch: int) -> DataFrame:
+            assert batch != killed_before, "killed"
+            return rows
+
+        events = spark.readStream.format("fencepost").option("kafka.bootstrap.servers", place.servers)
+        events = events.option("maxOffsetsPerTrigger", most).option("startingOffsets", "earliest")
+        place.write(windows(events.option("subscribe", source).load()), transform=begun)
+
+    feed(0, 10, 20)
+    run()
+    shutil.copytree(place.checkpoint, tmp_path / "older")
+    feed(30, 40)
+    with pytest.raises(Exception, match="killed"):
+        run(most=1, killed_before=4)
+    newest, place.checkpoint = place.checkpoint, str(tmp_path / "older")
+    with pytest.raises(Exception, match="this checkpoint is an older copy, or its last files were lost"):
+        run()
+    place.checkpoint = newest
+    run()
+    starts = (1_700_000_000 + second for second in (0, 10, 20))
+    assert written(place.servers, place.target) == [f"{start}:1" for start in starts]
 
 
 def test_from_one_cluster_to_another_positions_stay_where_the_source_is(
