@@ -315,3 +315,53 @@ def test_whenever_the_end_is_interrupted_the_thread_ends_and_who_waits_is_told()
         if not interrupted:
             break
     assert step > 10
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_what_would_end_the_process_is_raised_by_who_called_and_ends_the_loop_of_nobody(
+    error: type[BaseException],
+) -> None:
+    """As where a function of the user's calls sys.exit(): asyncio stops its loop for it."""
+    portal, told = Portal(), list[object]()
+
+    async def end() -> None:
+        raise error
+
+    async def work() -> str:
+        return "done"
+
+    def call() -> None:
+        with suppress(error):
+            portal.call(end())
+            told.append("not raised")
+        told.append(portal.call(work()))
+        portal.close()
+        told.append("closed")
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert told == ["done", "closed"]
+
+
+def test_it_ends_also_where_that_is_raised_while_it_ends() -> None:
+    portal, begun = Portal(), threading.Event()
+
+    async def end_when_cancelled() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            raise SystemExit
+
+    def call() -> None:
+        with suppress(SystemExit):
+            portal.call(end_when_cancelled())
+
+    caller, closer = threading.Thread(target=call, daemon=True), threading.Thread(target=portal.close, daemon=True)
+    caller.start()
+    begun.wait()
+    closer.start()
+    closer.join(60)
+    caller.join(60)
+    assert not (closer.is_alive() or caller.is_alive())

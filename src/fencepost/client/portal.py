@@ -44,8 +44,7 @@ class Portal:
 
     def __init__(self, name: str = "fencepost-client") -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_run, args=(self._loop,), name=name, daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._opening = threading.RLock()  # a signal's handler may call while its thread does
         """Between a call that begins and the end of all calls."""
         self._is_closed = False
@@ -53,6 +52,7 @@ class Portal:
         self._last: asyncio.Task[None] | None = None
         """What is done although nobody has the client any more."""
         self._home = HomeProcess()
+        self._thread.start()
 
     @property
     def is_here(self) -> bool:
@@ -96,6 +96,19 @@ class Portal:
             else:
                 self._thread.join()  # whatever was begun ends with it, and there is nobody left for its result
             raise
+
+    def _run(self) -> None:
+        """All that its thread does; what closes it there is interrupted by nobody.
+
+        A SystemExit or KeyboardInterrupt that a function of the user's raises there stops a loop, and everybody would
+        wait for ever.  Whoever waits for the task gets it, in his own thread.
+        """
+        try:
+            while self._ending is None or not self._ending.done():
+                with suppress(SystemExit, KeyboardInterrupt):
+                    self._loop.run_forever()
+        finally:
+            self._loop.close()
 
     async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it in the loop, for somebody in another loop.  Raises ClosedError once this is closed.
@@ -231,14 +244,6 @@ class Portal:
         if self._ending is None:
             self._ending = self._loop.create_task(_cancel_the_rest())
             self._ending.add_done_callback(lambda _: self._loop.stop())
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """All that its thread does; what closes it there is interrupted by nobody."""
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
 
 
 async def _cancel_the_rest() -> None:
