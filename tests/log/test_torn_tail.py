@@ -87,6 +87,18 @@ def a_byte_shorter(node: Node, name: str) -> None:
     file.truncate(file.size() - 1)
 
 
+def a_batch_shorter(node: Node, name: str) -> None:
+    """Nothing is torn."""
+    assert isinstance(node.disk, FaultyDisk)
+    node.disk.open(DIRECTORY / name).truncate([at for at, _ in headers(node.disk.bytes_at(DIRECTORY / name))][-1])
+
+
+def in_the_last_batch(node: Node, name: str) -> None:
+    """Nothing is behind it."""
+    file = node.disk.open(DIRECTORY / name)
+    file.pwrite(b"\xff", file.size() - 3)
+
+
 def removed(node: Node, name: str) -> None:
     node.disk.remove(DIRECTORY / name)
 
@@ -108,6 +120,10 @@ def start(node: Node) -> Storage:
         (a_byte_shorter, 0),
         (a_byte_shorter, 1),
         (removed, 1),
+        (a_byte_shorter, 2),
+        (a_batch_shorter, 2),
+        (in_the_last_batch, 2),
+        (removed, 2),
     ],
 )
 def test_it_is_offline_and_whole_again_with_a_copy(
@@ -135,6 +151,33 @@ def test_it_is_offline_and_whole_again_with_a_copy(
     run(main())
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("damage", [a_byte_shorter, a_batch_shorter, in_the_last_batch, removed])
+def test_who_has_no_copy_may_do_without_what_is_damaged(
+    loss: Callable[[Node], None], damage: Callable[[Node, str], None]
+) -> None:
+    """As docs/operating.md tells."""
+
+    async def main() -> None:
+        node, written = await used()
+        loss(node)
+        name = logs(node)[-1]
+        last = [at for at, _ in headers(contents(node)[name])][-1]
+        damage(node, name)
+        reason = start(node).offline["t", 0].reason
+        node.storage.close()
+        if name in logs(node):
+            assert f"{DIRECTORY / name} has {last} whole bytes and once had" in reason
+            node.disk.open(DIRECTORY / name).truncate(last)
+        node.disk.remove((DIRECTORY / name).with_suffix(".checksums"))
+        start(node)
+        left = bytes_of(node.partition)
+        assert left == written[0][: len(left)]
+        assert len(left) == 11 if name in logs(node) else 8
+
+    run(main())
+
+
 @pytest.mark.parametrize("loss", LOSSES[:2])
 @pytest.mark.parametrize("left", [1, HEADER_SIZE - 1, HEADER_SIZE, 100])
 def test_a_torn_tail_is_cut(loss: Callable[[Node], None], left: int, caplog: pytest.LogCaptureFixture) -> None:
@@ -142,6 +185,10 @@ def test_a_torn_tail_is_cut(loss: Callable[[Node], None], left: int, caplog: pyt
 
     async def main() -> None:
         node, written = await used()
+        node.start()
+        append(node.partition, batch(tag="last", size=100))
+        written[0] = bytes_of(node.partition)
+        node.storage.abandon()
         loss(node)
         name, last = logs(node)[-1], written[0][-1]
         file = node.disk.open(DIRECTORY / name)

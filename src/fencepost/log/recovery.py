@@ -15,7 +15,8 @@ from fencepost.log.producers import Producers
 from fencepost.log.removal import remove_marked
 from fencepost.log.replay import KnownFile, Replay
 from fencepost.log.segment import SUFFIXES, Segment
-from fencepost.log.torn_tail import whole_batch_behind
+from fencepost.log.segment_sums import noted_sizes
+from fencepost.log.torn_tail import DO_WITHOUT, check_none_is_missing, check_tail
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
@@ -52,11 +53,14 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
         file.removed |= file.topic_id not in (partition.topic_id.bytes, bytes(16))
     remove_marked(disk, partition.directory)
     names_before = disk.list(partition.directory)
+    may_cut = by_scan and replay.may_have_holes(name)
+    if by_scan and not may_cut:
+        check_none_is_missing(disk, partition.directory, names_before, known)
     _open_segments(partition, names_before, known, by_scan, number)
     bases = partition.segments.bases
     partition.log_start_offset = replay.starts.get(name, bases[0] if bases else 0)
     if bases:
-        _read_segments(partition, replay, known, by_scan, now)
+        _read_segments(partition, replay, known, by_scan, may_cut, now)
     if disk.list(partition.directory) != names_before:
         # Nothing of this may come back when the log has passed these offsets again.
         disk.sync_directory(partition.directory)
@@ -118,7 +122,12 @@ def _open_segments(
 
 
 def _read_segments(
-    partition: Partition, replay: Replay, known: Mapping[int, KnownFile], by_scan: bool, now: Milliseconds
+    partition: Partition,
+    replay: Replay,
+    known: Mapping[int, KnownFile],
+    by_scan: bool,
+    may_cut: bool,
+    now: Milliseconds,
 ) -> None:
     """Read what the open segments hold behind the last checkpoint.  Raises PartitionDamaged where some are missing."""
     name, first = partition.directory.name, partition.segments.bases[0]
@@ -128,11 +137,13 @@ def _read_segments(
             f"{partition.directory} has nothing before offset {first} and begins at {log_start_offset}: put back a "
             "copy of the segments that are missing"
         )
-    synced = {base: file.size for base, file in known.items() if replay.damaged and not file.removed}
+    disk, directory = partition.disk, partition.directory
+    least = noted_sizes(disk, directory, disk.list(directory)) if by_scan and not may_cut else {}
+    if replay.damaged:
+        least |= {base: max(file.size, least.get(base, 0)) for base, file in known.items() if not file.removed}
     start = _start(partition, known, by_scan)
     _check_older(partition, start[0])
-    may_cut = by_scan and replay.may_have_holes(name)
-    _catch_up(partition, start, _synced_base(partition, known), by_scan, may_cut, synced, now)
+    _catch_up(partition, start, _synced_base(partition, known), by_scan, may_cut, least, now)
     if not partition.changed:
         # Else the checkpoint of this start writes them again.
         for segment in partition.unsynced_segments():
@@ -263,10 +274,10 @@ def _catch_up(
     synced_base: int,
     check: bool,
     may_cut: bool,
-    synced: Mapping[int, int],
+    least: Mapping[int, int],
     now: Milliseconds,
 ) -> None:
-    """Read the log from `start` on.  `synced`: how many bytes of a segment there must be, where a scan decides.
+    """Read the log from `start` on.  `least`: how many bytes of a segment there must be, where a scan decides.
 
     `may_cut`: whether what is whole may be cut off behind what is not; else PartitionDamaged is raised.
     """
@@ -281,29 +292,14 @@ def _catch_up(
             continue
         segment.cut_indexes(position, partition.log_end_offset)
         end = _apply_from(partition, segment, position, check, now)
-        least = synced.get(segment.base_offset, 0)
-        if end < least:
-            raise PartitionDamaged(
-                f"{segment.path} has {end} whole bytes and once had {least}, which were synced; put back a copy of it"
-            )
+        had = least.get(segment.base_offset, 0)
+        if end < had:
+            raise PartitionDamaged(f"{segment.path} has {end} whole bytes and once had {had}; {DO_WITHOUT}")
         if end < segment.size:
             if not may_cut:
-                _check_tail(partition, segment, end)
+                check_tail(segment, end, partition.log_end_offset, partition.segments)
             _cut(partition, segment, end, torn=may_cut)
         position = 0
-
-
-def _check_tail(partition: Partition, segment: Segment, end: int) -> None:
-    """Raises PartitionDamaged if what cannot be read from `end` on has something whole behind it, so was not torn."""
-    behind = whole_batch_behind(segment, end, partition.log_end_offset)
-    later = [each for each in partition.segments if each.base_offset > segment.base_offset and each.size]
-    if behind is None and not later:
-        return
-    place = later[0].path if behind is None else f"byte {behind}"
-    raise PartitionDamaged(
-        f"{segment.path} is damaged at byte {end}, and there are whole batches behind that, from {place} on, which may "
-        "have been acknowledged; put back a copy of it, or see docs/operating.md for how to do without"
-    )
 
 
 def _leave_out(partition: Partition, segment: Segment, must_follow: bool) -> None:

@@ -10,6 +10,7 @@ that; for `.index`, `.timeindex` and `.txnindex` each int64 size, uint32 CRC-32C
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from fencepost.log.disk import Disk, File, NothingLeft, closed_on_failure
+from fencepost.log.file_names import numbered
 
 SUFFIX: Final = ".checksums"
 _VERSION: Final = 1
@@ -118,3 +120,12 @@ def read_sums(disk: Disk, path: Path) -> SegmentSums | None:
         return None
     sums = [FileSum(*_SUM.unpack_from(data, _FRONT.size + n * _SUM.size)) for n in range(3)]
     return SegmentSums(*front, *sums)
+
+
+def noted_sizes(disk: Disk, directory: Path, names: Iterable[str]) -> dict[int, int]:
+    """How many bytes segments had when `.checksums` was written, by their base offsets; `names`: what is there.
+
+    Those that were written to later have more.  Left out are those that had none, or of which it cannot be read.
+    """
+    read = ((base, read_sums(disk, directory / name)) for name, base in numbered(names, SUFFIX))
+    return {base: sums.log_size for base, sums in read if sums is not None and sums.log_size}
