@@ -26,6 +26,8 @@ logger = get_logger(__name__)
 FORMAT_VERSION = 1
 COMMIT_LOG: Final = "commit-log"
 """The directory in it that has files as long as a node lives."""
+_NOT_OURS_ALONE: Final = (".lock", "cleaner-offset-checkpoint", "lost+found")
+"""Apache Kafka has files of the first two names, too, and every ext4 has the last."""
 LONGEST_NAME: Final = 255
 """Bytes that file systems let a name have."""
 
@@ -87,7 +89,7 @@ def is_foreign(disk: Disk, root: Path) -> bool:
     """Whether there are directories of partitions in it, and nothing that says that a node ever took it."""
     return (
         disk.exists(root)
-        and not any(_NODE_FILE.fullmatch(name) and name != "lost+found" for name in disk.list(root))
+        and not any(_NODE_FILE.fullmatch(name) and name not in _NOT_OURS_ALONE for name in disk.list(root))
         and bool(partitions_in(disk, root, {}))
     )
 

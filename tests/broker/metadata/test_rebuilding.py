@@ -169,6 +169,9 @@ def test_a_foreign_directory_of_partitions_is_refused_and_nothing_is_left_in_it(
     partition.mkdir()
     (partition / f"{0:020d}.log").write_bytes(b"x" * 100)
     (tmp_path / "lost+found").mkdir()
+    # What Apache Kafka leaves has names that are ours as well.
+    for name, said in ((".lock", ""), ("cleaner-offset-checkpoint", "0\n1\norders 0 5\n")):
+        (tmp_path / name).write_text(said)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(DirectoryUnusable, match="is lost or empty, and there are partitions"), node(tmp_path):
         pass
