@@ -151,6 +151,25 @@ def test_it_is_offline_and_whole_again_with_a_copy(
     run(main())
 
 
+@pytest.mark.parametrize("loss", LOSSES[:2])
+def test_a_hole_in_what_no_checkpoint_has_seen_is_seen(loss: Callable[[Node], None]) -> None:
+    async def main() -> None:
+        node, _ = await used()
+        node.start()
+        for tag in ("damaged", "whole"):
+            append(node.partition, batch(tag=tag, size=20))
+        node.storage.abandon()
+        loss(node)
+        name = logs(node)[-1]
+        damaged = [at for at, _ in headers(contents(node)[name])][-2]
+        node.disk.open(DIRECTORY / name).pwrite(b"\xff", damaged + HEADER_SIZE + 3)
+        before = contents(node)
+        assert f"damaged at byte {damaged}, and there are whole batches behind" in start(node).offline["t", 0].reason
+        assert contents(node) == before, "nothing is changed"
+
+    run(main())
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("damage", [a_byte_shorter, a_batch_shorter, in_the_last_batch, removed])
 def test_who_has_no_copy_may_do_without_what_is_damaged(
