@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from tests.client.test_group import SHORT_SESSIONS, member, take
+import pytest
+from tests.client.test_group import QUICK, SHORT_SESSIONS, member, take, write
 from tests.client.test_producer import simulate
 
 from fencepost.client import Admin
+from fencepost.client.errors import TimedOutError
+from fencepost.client.group_leader import GroupLeader
 from fencepost.simulation.world import ADDRESS, World
 
 
@@ -24,5 +28,30 @@ def test_who_shares_out_counts_partitions_anew() -> None:
                 await asyncio.gather(take(first, 1, 2), take(second, 1, 2))
                 assert sorted(at.partition for each in (first, second) for at in each.assignment()) == [0, 1, 2, 3]
                 assert second.group_metadata().generation_id == 2
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_nobody_shares_out_for_longer_than_max_block_ms_where_no_broker_is_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time of a rebalance is for the other members, and all of them have joined."""
+    share_out = GroupLeader.share_out
+
+    async def scenario(world: World) -> None:
+        async def left_alone(leader: GroupLeader, *given: Any) -> Any:
+            world.kill()
+            return await share_out(leader, *given)
+
+        await write(world, [b"0"])
+        async with member(world, "first") as first:
+            monkeypatch.setattr(GroupLeader, "share_out", left_alone)
+            begun = world.loop.time()
+            with pytest.raises(TimedOutError, match=r"joining group 'g' did not succeed within 1000 ms; last: "):
+                await first.poll(60_000)
+            assert world.loop.time() - begun < 2 * QUICK["max_block_ms"] / 1000
+            monkeypatch.undo()
+            await world.start()
+            assert len(await take(first, 1)) == 1
 
     simulate(scenario, **SHORT_SESSIONS)

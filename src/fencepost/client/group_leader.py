@@ -38,8 +38,9 @@ class GroupLeader:
             for member in joined.members
         }
         topics = list(dict.fromkeys(topic for member in members.values() for topic in member.topics))
-        # They may have got more partitions.
-        there = await those_there(self._requests.cluster, topics, deadline, create, anew=True)
+        # They may have got more partitions.  To ask for them waits for no other member, so it is given up as any call.
+        cluster = self._requests.cluster
+        there = await those_there(cluster, topics, deadline.at_most(cluster.patience_ms), create, anew=True)
         counts = {name: view.partition_count for name, view in there.items()}
         missing = dict.fromkeys((name for name in topics if name not in counts), 0)
         if joined.skip_assignment:
