@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from typing import Any
 
@@ -69,6 +70,40 @@ def test_very_many_journals_begin_new_segments_in_turns_between_which_others_wor
         assert cleaner.metrics.max_dirty_percent == 0, "not told until all were looked at"
         while not cleaner.metrics.max_dirty_percent:
             timers.ring(0)
+        cleaner.close()
+
+    run(main())
+
+
+def test_passes_go_on_while_logs_are_looked_at() -> None:
+    """Of very many logs, beside much other work, that may take longer than it is until the next look."""
+    looked = 0
+
+    def endless(*_: object) -> Generator[None, None, list[Chosen]]:
+        nonlocal looked
+        while True:
+            looked += 1
+            yield
+
+    async def main() -> None:
+        node = journals_that_should_roll()
+        await node.settled()
+        chosen_of(surveyor_of(node).survey(node.clock.now(), set()))  # it has new segments made
+        await node.settled()
+        node.restart()
+        for name, _ in JOURNALS:
+            node.of(name).settings = node.of(name).settings.with_(journal_roll_bytes=1_000)
+        timers = SlowTimers()
+        cleaner = LogCleaner(node.storage, CleanerSettings(), node.clock, timers)
+        cleaner.start()
+        while not cleaner._chosen:
+            timers.ring(0)
+        cleaner._surveyor.survey = endless  # type: ignore[method-assign]
+        for turn in range(400):
+            timers.ring(2)
+            assert looked >= turn, "nor does a survey wait for them"
+            await asyncio.sleep(0.1)
+        assert cleaner.metrics.passes == len(JOURNALS)
         cleaner.close()
 
     run(main())

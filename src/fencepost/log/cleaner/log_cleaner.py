@@ -81,6 +81,8 @@ class LogCleaner:
         self._survey: Generator[None, None, list[Chosen]] | None = None
         """The one that is under way."""
         self._survey_at = 0.0
+        self._has_looked = False
+        """Whether the last turn was a survey's."""
         self._chosen: list[Chosen] = []
         """What is cleaned after this, the dirtiest last."""
         self._under_way: list[Work] = []
@@ -136,9 +138,12 @@ class LogCleaner:
         if self._is_survey_due():
             taken = {each.partition for each in self._chosen} | {each.partition for each in self._under_way}
             self._survey = self._surveyor.survey(self._clock.now(), taken)
-        if self._survey is None:
+        # Passes do not wait until all logs are looked at: a turn of theirs follows each one of the survey.
+        if self._survey is None or (self._has_looked and (self._ready or self._may_begin())):
+            self._has_looked = False
             self._take_turn()
         else:
+            self._has_looked = True
             self._look(self._survey)
 
     def _running_for(self) -> Milliseconds:
@@ -199,7 +204,8 @@ class LogCleaner:
 
     def _wait_for_turn(self) -> None:
         """Have another turn, if there is something to do in it."""
-        if self._timer is None and (self._ready or self._may_begin() or not self._under_way):
+        is_wanted = self._survey is not None or self._ready or self._may_begin() or not self._under_way
+        if self._timer is None and is_wanted:
             rest, self._rest = self._rest, 0.0
             self._wait(rest)
 
