@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.client.test_deadline import deadline
 
 from fencepost.client.cluster import Cluster, Use
-from fencepost.client.errors import ConnectionLostError, UnreachableError
+from fencepost.client.errors import ConnectionLostError, TimedOutError, UnreachableError
 from fencepost.client.group import Group
 from fencepost.client.group_protocol import assignment, member_of
 from fencepost.client.group_requests import GroupRequests
@@ -104,6 +105,26 @@ def test_it_is_asked_until_the_one_who_coordinates_answers(failures: list[Any], 
     assert asyncio.run(main()).error_code is last
     assert cluster.forgotten == [(GROUP, "g")] * len(failures)
     assert cluster.asked == [first] + [again if differs else first] * len(failures)
+
+
+def test_a_connection_is_waited_for_no_longer_than_max_block_ms_and_an_answer_until_the_deadline() -> None:
+    cluster = Coordinators()
+
+    async def silence(*_: object, **__: object) -> None:
+        await asyncio.sleep(60)
+
+    async def main(loop: VirtualLoop) -> list[float]:
+        requests, ended = GroupRequests(cast(Cluster, cluster), "g"), list[float]()
+        for call in ("connection", "call"):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(cluster, call, silence)
+                begun = loop.time()
+                with pytest.raises(TimedOutError):
+                    await requests.ask(object(), deadline(loop, 30_000))
+            ended.append(loop.time() - begun)
+        return ended
+
+    assert run(main) == [cluster.patience_ms / 1000, 30]
 
 
 @pytest.mark.parametrize("instance", [None, "instance"])

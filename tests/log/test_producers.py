@@ -165,6 +165,21 @@ def test_very_many_expire_in_steps_and_whoever_is_heard_of_meanwhile_stays() -> 
     assert producers._verifications == {}
 
 
+def test_who_is_verified_anew_while_very_many_expire_stays_so() -> None:
+    """Its first transaction has ended meanwhile: who writes the next one has a guard of now."""
+    producers, count = Producers(), 3000
+    for producer_id in range(count):
+        producers.start_verification(ProducerId(producer_id), Epoch(0), 0, False, START)
+    expiring, last = producers.expire(Milliseconds(START + 100), 100), ProducerId(count - 1)
+    next(expiring)
+    write(producers, last, 0, 0, 10)
+    finish(producers, last, 0, 11)
+    guard = producers.start_verification(last, Epoch(0), 1, False, Milliseconds(START + 100))
+    at_once(expiring)
+    assert producers.start_verification(last, Epoch(0), 1, False, Milliseconds(START + 100)) is guard
+    assert len(producers._verifications) == 1
+
+
 def test_a_verification_that_nothing_came_of_is_forgotten() -> None:
     producers = Producers()
     guard = producers.start_verification(ProducerId(3), Epoch(0), 0, False, START)

@@ -33,6 +33,11 @@ NONSENSE: Final[dict[str, tuple[Asked, ErrorCode, str]]] = {
     "any one name": ([("ip", ANY_NAME, "x")], ErrorCode.INVALID_REQUEST, "any name takes no name"),
     "a type twice": ([("user", ANY_NAME, None), ("user", 9, None)], ErrorCode.INVALID_REQUEST, "more than once"),
     "a user at an address": ([("ip", EXACT, "::1"), ("user", EXACT, "a")], ErrorCode.INVALID_REQUEST, "combined"),
+    "a client at any address": (
+        [("client-id", DEFAULT, None), ("ip", ANY_NAME, None)],
+        ErrorCode.INVALID_REQUEST,
+        "combined",
+    ),
     "an address and a type of the future": (
         [("ip", EXACT, "::1"), ("user", EXACT, "a"), ("x" * 30_000, EXACT, "a")],
         ErrorCode.UNSUPPORTED_VERSION,

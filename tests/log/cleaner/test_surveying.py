@@ -75,6 +75,17 @@ def test_very_many_journals_begin_new_segments_in_turns_between_which_others_wor
     run(main())
 
 
+async def journals_that_are_worth_a_pass() -> Node:
+    node = journals_that_should_roll()
+    await node.settled()
+    chosen_of(surveyor_of(node).survey(node.clock.now(), set()))  # it has new segments made
+    await node.settled()
+    node.restart()
+    for name, _ in JOURNALS:
+        node.of(name).settings = node.of(name).settings.with_(journal_roll_bytes=1_000)
+    return node
+
+
 def test_passes_go_on_while_logs_are_looked_at() -> None:
     """Of very many logs, beside much other work, that may take longer than it is until the next look."""
     looked = 0
@@ -86,23 +97,39 @@ def test_passes_go_on_while_logs_are_looked_at() -> None:
             yield
 
     async def main() -> None:
-        node = journals_that_should_roll()
-        await node.settled()
-        chosen_of(surveyor_of(node).survey(node.clock.now(), set()))  # it has new segments made
-        await node.settled()
-        node.restart()
-        for name, _ in JOURNALS:
-            node.of(name).settings = node.of(name).settings.with_(journal_roll_bytes=1_000)
-        timers = SlowTimers()
+        node, timers = await journals_that_are_worth_a_pass(), SlowTimers()
         cleaner = LogCleaner(node.storage, CleanerSettings(), node.clock, timers)
         cleaner.start()
         while not cleaner._chosen:
             timers.ring(0)
-        cleaner._surveyor.survey = endless  # type: ignore[method-assign]
+        cleaner._surveyor.survey = endless  # type: ignore[assignment, method-assign]
         for turn in range(400):
             timers.ring(2)
             assert looked >= turn, "nor does a survey wait for them"
             await asyncio.sleep(0.1)
+        assert cleaner.metrics.passes == len(JOURNALS)
+        cleaner.close()
+
+    run(main())
+
+
+def test_what_waits_for_its_pass_is_not_chosen_again() -> None:
+    async def main() -> None:
+        node, timers = await journals_that_are_worth_a_pass(), SlowTimers()
+        cleaner = LogCleaner(node.storage, CleanerSettings(), node.clock, timers)
+        survey, surveys = cleaner._surveyor.survey, 0
+
+        def counted(*given: Any) -> Generator[None, None, list[Chosen]]:
+            nonlocal surveys
+            surveys += 1
+            return survey(*given)
+
+        cleaner._surveyor.survey = counted  # type: ignore[assignment, method-assign]
+        cleaner.start()
+        for _ in range(400):
+            timers.ring(2)  # by then it is looked again
+            await asyncio.sleep(0.1)
+        assert surveys > len(JOURNALS)
         assert cleaner.metrics.passes == len(JOURNALS)
         cleaner.close()
 
