@@ -47,6 +47,12 @@ class Patience:
     def __init__(self) -> None:
         self.left = 50
 
+    def at_most(self, _: float) -> Patience:
+        return self
+
+    def put_off(self, seconds: float) -> None:
+        """It does not pass by time."""
+
     async def pause(self, because: object) -> None:
         self.left -= 1
         assert self.left, f"asked again and again: {because}"
@@ -59,7 +65,7 @@ class Patience:
 class Moving:
     """A cluster of six nodes.  Who does the work on one of them moves on to the next when it is first asked there."""
 
-    request_timeout_ms = 1000
+    request_timeout_ms = patience_ms = 1000
 
     def __init__(self, goodbye: Callable[[], None] = lambda: None) -> None:
         self.goodbye = goodbye
@@ -96,7 +102,7 @@ class Moving:
     def ready_connection(self, node: int) -> None:
         """None yet to any node."""
 
-    async def connection(self, node: int) -> Any:
+    async def connection(self, node: int, *_: object) -> Any:
         def request(message: Any, version: int, timeout_ms: int) -> Awaitable[Any]:  # noqa: ARG001
             return self.call(node, message)
 

@@ -158,7 +158,9 @@ def test_spoiled_bytes_give_a_message_or_a_protocol_error(cls: Any, version: int
         for _ in range(30):
             message = decoded_or_refused(cls, _spoiled(body, random), version)
             if message is not None:
-                assert decode(cls, encode(message, version), version) == message
+                whole = encode(message, version)
+                # Not the messages: a number in them may be none (NaN), and then equals nothing.
+                assert encode(decode(cls, whole, version), version) == whole
 
 
 @given(cls=st.sampled_from(CLASSES), body=st.binary(max_size=60), choice=st.integers(0, 31))

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from tests.log.cleaner_doubles import SETTINGS, SlowTimers
+from tests.log.cleaner_doubles import SETTINGS, SlowTimers, until_idle
 from tests.log.log_doubles import START, Node, append, delete_topic, run
 
 from fencepost.log.cleaner.first_dirty_offsets import FirstDirtyOffsets
@@ -164,5 +164,28 @@ def test_what_has_a_pass_is_not_chosen_again(taken: int) -> None:
         node.restart()
         found = chosen_of(surveyor_of(node).survey(node.clock.now(), {node.of(each.topic) for each in busy}))
         assert {each.partition.topic for each in found} == {name for name, _ in JOURNALS[taken:]}
+
+    run(main())
+
+
+def test_a_look_that_fails_is_not_the_last_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    choose, failures = Surveyor._choose, [RuntimeError("a defect"), RuntimeError("a defect")]
+
+    def failing(surveyor: Surveyor, *given: Any) -> Any:
+        yield
+        if failures:
+            raise failures.pop()
+        return (yield from choose(surveyor, *given))
+
+    async def main() -> None:
+        node = journals_that_should_roll()
+        await node.settled()
+        monkeypatch.setattr(Surveyor, "_choose", failing)
+        cleaner = await until_idle(node)
+        assert not failures
+        assert cleaner.metrics.passes == len(JOURNALS)
+        assert sum("tried again" in each.getMessage() for each in caplog.records) == 2
 
     run(main())

@@ -169,6 +169,11 @@ class LogCleaner:
         except StopIteration as done:
             self._survey = None
             self._looked(done.value)
+        except Exception as error:
+            # Nobody would ring for what is left to clean if it went further up.
+            self._survey = None
+            logger.error("logs to compact could not be looked for, which is tried again", exc_info=error)
+            self._wait(self._idle())
         else:
             self._wait(self._timers.time() - begin)
 
@@ -182,8 +187,12 @@ class LogCleaner:
         if self._under_way or self._chosen:
             self._wait(0)
             return
-        idle = (self._settings.backoff_ms or _UNNAMED_BACKOFF_MS) / 1000
-        self._wait(min(idle, interval) if self._surveyor.journals else idle)
+        self._wait(self._idle())
+
+    def _idle(self) -> float:
+        """Seconds until it is looked again where there is nothing to clean."""
+        idle = self._settings.backoff_ms or _UNNAMED_BACKOFF_MS
+        return (min(idle, self._settings.journal_interval_ms) if self._surveyor.journals else idle) / 1000
 
     def _take_turn(self) -> None:
         """Go on with one pass after the other, until the time is over or all of them wait for something."""
