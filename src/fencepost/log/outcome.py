@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Epoch
 
 
 class StorageFailed(Exception):
@@ -39,7 +40,7 @@ class Refused:
     """(number in the batch, why) of single records that are wrong."""
 
 
-def explained(error: ErrorCode, header: BatchHeader, where: str, known_epoch: int) -> str:
+def explained(error: ErrorCode, header: BatchHeader, where: str, known_epoch: Epoch) -> str:
     """Why a batch is refused for what its partition (`where`) knows of its producer, in a sentence."""
     who = f"producer_id={header.producer_id} epoch={header.producer_epoch} sequence={header.base_sequence}"
     match error:

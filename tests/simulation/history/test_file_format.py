@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fencepost.protocol.types import Epoch, ProducerId
 from fencepost.simulation.history.events import KINDS, Batch, Event, Note
 from fencepost.simulation.history.file_format import HistoryUnreadable, digest_of, lines, read
 
@@ -23,7 +24,7 @@ def made(kind: Any) -> st.SearchStrategy[Any]:
         make: Any = kind
         return st.fixed_dictionaries(fields).map(lambda values: make(**values))
     plain: dict[Any, st.SearchStrategy[Any]] = {int: st.integers(), str: st.text(), bool: st.booleans()}
-    return plain[kind]
+    return plain[getattr(kind, "__supertype__", kind)]
 
 
 EVENTS = st.lists(st.one_of([made(kind) for kind in KINDS]), max_size=4)
@@ -62,7 +63,7 @@ def test_no_cut_goes_unseen() -> None:
             read(whole[:size].splitlines(keepends=True))
 
 
-BATCH = dataclasses.asdict(Batch("left-0", 1, 0, 0, 1, True, ()))
+BATCH = dataclasses.asdict(Batch("left-0", ProducerId(1), Epoch(0), 0, 1, True, ()))
 
 
 @pytest.mark.parametrize(

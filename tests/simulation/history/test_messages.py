@@ -57,7 +57,7 @@ def test_a_produce_says_what_it_brings_and_its_answer_where_that_is() -> None:
     header, said = read_request(frame, {})
     assert (header.api, header.version, header.correlation_id, header.client_id) == (0, 9, 4, "client")
     assert said.transactional_id == "t"
-    assert said.batches == [Batch("left-1", 7, 2, 5, 2, False, ("one", "null"))]
+    assert said.batches == [Batch("left-1", ProducerId(7), Epoch(2), 5, 2, False, ("one", "null"))]
     answers = [
         PartitionProduceResponse(index=1, error_code=0, base_offset=12, log_start_offset=0),
         PartitionProduceResponse(index=2, error_code=ErrorCode.INVALID_PRODUCER_EPOCH, base_offset=-1),

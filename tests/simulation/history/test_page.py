@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.protocol.types import NO_PRODUCER, Epoch, ProducerId
 from fencepost.simulation.history.events import (
     Answer,
     Append,
@@ -35,7 +36,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
 def batch(value: str, producer_id: int = 7, partition: str = "left-0") -> Batch:
-    return Batch(partition, producer_id, 0, 0, 1, True, (value,))
+    return Batch(partition, ProducerId(producer_id), Epoch(0), 0, 1, True, (value,))
 
 
 def request(
@@ -46,8 +47,8 @@ def request(
     partitions: tuple[str, ...] = (),
     batches: tuple[Batch, ...] = (),
 ) -> Request:
-    who = (transactional_id, -1, -1, "")
-    return Request(time, exchange, client, 1, "Produce", 12, exchange, *who, partitions, batches, "")
+    asked = (client, 1, "Produce", 12, exchange, transactional_id)
+    return Request(time, exchange, *asked, *NO_PRODUCER, "", partitions, batches, "")
 
 
 STORY: Sequence[Event] = [
@@ -55,9 +56,9 @@ STORY: Sequence[Event] = [
     NodeChange(0, "started", 1),
     request(10, 1, "producer-0-0", "producer-0", batches=(batch("producer-0-0-0"),)),
     Arrival(20, 1),
-    Transition(30, "producer-0", "Empty", "Ongoing", 7, 0, ("left-0",), 1),
+    Transition(30, "producer-0", "Empty", "Ongoing", ProducerId(7), Epoch(0), ("left-0",), 1),
     Append(30, batch("producer-0-0-0"), 0, 0, "", 2),
-    Answer(40, 1, (), -1, -1, ("left-0: base_offset 0",), (), ""),
+    Answer(40, 1, (), *NO_PRODUCER, ("left-0: base_offset 0",), (), ""),
     Return(50, 1),
     Trouble(60, "power lost", False),
     NodeChange(60, "power lost", 1),
@@ -67,7 +68,7 @@ STORY: Sequence[Event] = [
     NodeChange(80, "started", 2),
     request(85, 3, "reader-0-4"),
     Arrival(86, 3),
-    Answer(87, 3, ("right-1: NOT_LEADER_OR_FOLLOWER",), -1, -1, (), (), ""),
+    Answer(87, 3, ("right-1: NOT_LEADER_OR_FOLLOWER",), *NO_PRODUCER, (), (), ""),
     Loss(88, 3, "answer"),
     Note(90, HOSTILE),
     Note(91, "producer-0-0 committed"),

@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 from fencepost.client import Producer
+from fencepost.protocol.types import Epoch, ProducerId
 from fencepost.simulation.cast import Window
 from fencepost.simulation.drawn_runs import Circumstances, Plan, carry_out, plan_of
 from fencepost.simulation.history import events as history_events
@@ -118,7 +119,7 @@ ONE = Transaction(0, 0.1, (Write("left", 1),))
 
 def test_one_transaction_is_written_down_from_its_beginning_to_its_end() -> None:
     events = given(ONE)
-    batch = Batch("left-1", 0, 0, 0, 1, True, ("producer-0-0-0",))
+    batch = Batch("left-1", ProducerId(0), Epoch(0), 0, 1, True, ("producer-0-0-0",))
     (produce,) = [event for event in of(Request, events) if batch in event.batches]
     assert (lane(produce.client), produce.transactional_id, produce.batches) == ("producer-0", "producer-0", (batch,))
     data, marker, *_ = [event for event in of(Append, events) if event.batch.partition == "left-1"]

@@ -41,10 +41,10 @@ def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext, 
         context.may(operation, Resource.CLUSTER, CLUSTER_NAME)
         for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
     )
-    by_producer: dict[int, Errors] = {}
+    by_producer: dict[ProducerId, Errors] = {}
     for marker in request.markers:
         # One result per producer id, which is all that a sender tells markers by.
-        errors = by_producer.setdefault(marker.producer_id, {})
+        errors = by_producer.setdefault(ProducerId(marker.producer_id), {})
         for at, error in (yield from _write(marker, node, pace, allowed=allowed)).items():
             errors.setdefault(at.topic, {})[at.partition] = _error_code(error)
             yield from pace.spend(1)
@@ -82,7 +82,7 @@ def _write(
     return written
 
 
-def _result(producer_id: int, errors: Errors, pace: Pace) -> Steps[WritableTxnMarkerResult]:
+def _result(producer_id: ProducerId, errors: Errors, pace: Pace) -> Steps[WritableTxnMarkerResult]:
     topics = []
     for topic, partitions in errors.items():
         yield from pace.spend(ITEM)

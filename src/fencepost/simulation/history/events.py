@@ -8,14 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from fencepost.protocol.types import Epoch, ProducerId
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A record batch, on its way to a partition or in it."""
 
     partition: str
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: Epoch
     base_sequence: int
     records: int
     is_transactional: bool
@@ -49,8 +51,8 @@ class Request:
     version: int
     correlation_id: int
     transactional_id: str
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: Epoch
     group: str
     partitions: tuple[str, ...]
     batches: tuple[Batch, ...]
@@ -83,8 +85,8 @@ class Answer:
     exchange: int
     errors: tuple[str, ...]
     """Each as `partition: ERROR`, or the error alone; none where all went well."""
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: Epoch
     offsets: tuple[str, ...]
     """Each as `partition: name offset`."""
     batches: tuple[Batch, ...]
@@ -140,8 +142,8 @@ class Transition:
     """Empty where there was none."""
     after: str
     """`Dead` where the id is forgotten."""
-    producer_id: int
-    producer_epoch: int
+    producer_id: ProducerId
+    producer_epoch: Epoch
     partitions: tuple[str, ...]
     lsn: int
 

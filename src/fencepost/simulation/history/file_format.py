@@ -145,6 +145,7 @@ def _value(name: str, wanted: Any, found: Any) -> Any:
         return tuple(_value(name, typing.get_args(wanted)[0], each) for each in found)
     if is_dataclass(wanted) and isinstance(wanted, type):
         return _made(wanted, found)
-    if type(found) is not wanted:
+    # A NewType is, when it runs, the type below it.
+    if type(found) is not getattr(wanted, "__supertype__", wanted):
         raise _Misfit(f"{name} is {found!r:.40}")
     return found

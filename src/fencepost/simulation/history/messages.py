@@ -16,7 +16,7 @@ from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.message import Message
 from fencepost.protocol.messages import FLEXIBLE, REQUESTS, RESPONSES
 from fencepost.protocol.records import decode_batch
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Buffer, Epoch, ProducerId
 from fencepost.simulation.history.events import Batch
 
 _TOPICS: Final = ("name", "topic")
@@ -73,8 +73,8 @@ class Said:
 
     topics: Topics
     transactional_id: str = ""
-    producer_id: int = -1
-    producer_epoch: int = -1
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: Epoch = NO_EPOCH
     group: str = ""
     partitions: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -132,7 +132,7 @@ def _look_into(message: Any, said: Said, topic: str, *, depth: int = 0) -> None:
     """`topic`: the one that this part of the message is about."""
     topic = _topic(message, said.topics) or topic if depth else topic
     if said.producer_id < 0 and hasattr(message, "producer_epoch"):
-        said.producer_id, said.producer_epoch = int(message.producer_id), int(message.producer_epoch)
+        said.producer_id, said.producer_epoch = ProducerId(message.producer_id), Epoch(message.producer_epoch)
     index = next((getattr(message, name) for name in _INDEXES if isinstance(getattr(message, name, None), int)), None)
     place = f"{topic}-{index}" if topic and index is not None else topic
     if topic and index is not None and place not in said.partitions:
@@ -208,8 +208,8 @@ def batch_of(data: Buffer, header: BatchHeader, partition: str) -> Batch:
         values = tuple(_text(record.value) for record in records[:MOST_VALUES])
     return Batch(
         partition,
-        int(header.producer_id),
-        int(header.producer_epoch),
+        header.producer_id,
+        header.producer_epoch,
         header.base_sequence,
         header.record_count,
         header.is_transactional,

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from importlib import resources
 from typing import Any, Final
 
+from fencepost.protocol.types import NO_PRODUCER_ID, ProducerId
 from fencepost.simulation.history.events import (
     Answer,
     Append,
@@ -160,7 +161,7 @@ def _keys(events: Sequence[Event], sentences: Sequence[Sentence]) -> list[list[s
     ]
 
 
-def _named(event: Event, owners: Mapping[int, str]) -> Iterator[str]:
+def _named(event: Event, owners: Mapping[ProducerId, str]) -> Iterator[str]:
     """`owners`: the transactional id that each producer id was given to."""
     match event:
         case Request():
@@ -168,12 +169,14 @@ def _named(event: Event, owners: Mapping[int, str]) -> Iterator[str]:
         case Answer():
             yield from _of("", event.producer_id, (), event.batches)
         case Append():
-            yield from _of(owners.get(event.batch.producer_id, ""), -1, (), (event.batch,))
+            yield from _of(owners.get(event.batch.producer_id, ""), NO_PRODUCER_ID, (), (event.batch,))
         case Transition():
             yield from _of(event.transactional_id, event.producer_id, event.partitions, ())
 
 
-def _of(transactional_id: str, producer_id: int, partitions: Sequence[str], batches: Sequence[Batch]) -> Iterator[str]:
+def _of(
+    transactional_id: str, producer_id: ProducerId, partitions: Sequence[str], batches: Sequence[Batch]
+) -> Iterator[str]:
     if transactional_id:
         yield f"id {transactional_id}"
     for number in (producer_id, *(batch.producer_id for batch in batches)):

@@ -227,7 +227,7 @@ class Recorder:
         if header.is_control:
             control = read_control_record(data, 0, header)
             marker = "COMMIT" if control is not None and control.type == COMMIT else "ABORT"
-        self._add(Append(self.time, batch, int(header.base_offset), int(header.last_offset), marker, lsn))
+        self._add(Append(self.time, batch, int(header.base_offset), header.last_offset, marker, lsn))
         if topic == TRANSACTION_STATE and not header.is_control:
             for record in decode_batch(data, 0, header):
                 self._changed(decode_stored(TransactionLogKey, record.key or b"").transactional_id, record.value, lsn)

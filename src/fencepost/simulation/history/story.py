@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from fencepost.protocol.types import Epoch, ProducerId
 from fencepost.simulation.history.events import (
     Answer,
     Append,
@@ -127,7 +128,7 @@ def _answers(event: Answer) -> str:
     return ", ".join([*words, *map(_batch, event.batches), *([event.detail] if event.detail else [])]) or "well"
 
 
-def _producer(producer_id: int, epoch: int) -> list[str]:
+def _producer(producer_id: ProducerId, epoch: Epoch) -> list[str]:
     return [f"producer_id={producer_id} epoch={epoch}"] if producer_id >= 0 else []
 
 
