@@ -74,7 +74,9 @@ class World:
 
         open_files = USUAL if self.disk.descriptors is None else self.disk.descriptors // 2
         flush, slices = self.random.choice(self.flushes), Slices(steps=1)
-        return Storage(self.disk, ROOT, self.settings, self.clock, flush, failed, open_files, slices=slices)
+        return Storage(
+            self.disk, ROOT, self.settings, self.clock, flush=flush, failed=failed, open_files=open_files, slices=slices
+        )
 
     @property
     def loses_power(self) -> bool:

@@ -200,7 +200,13 @@ class Node:
             # Who was killed does nothing any more.
             self.storage.abandon()
         self.storage = storage or Storage(
-            self.disk, self.root, self.settings, self.clock, self.flush, self.failed, self.open_files
+            self.disk,
+            self.root,
+            self.settings,
+            self.clock,
+            flush=self.flush,
+            failed=self.failed,
+            open_files=self.open_files,
         )
         self.storage.take()
         self.storage.recover()

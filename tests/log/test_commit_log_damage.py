@@ -58,7 +58,7 @@ def start_from_segments(node: Node) -> None:
     """As the person does who was told to."""
     assert isinstance(node.disk, SimulatedDisk)
     node.disk.crash()
-    storage = Storage(node.disk, node.root, node.settings, node.clock, node.flush, recover_from_segments=True)
+    storage = Storage(node.disk, node.root, node.settings, node.clock, flush=node.flush, recover_from_segments=True)
     node.start(storage)
 
 

@@ -180,7 +180,7 @@ def test_what_was_written_in_the_place_of_a_deleted_partition_survives_a_kill_wh
             append(node.partition, batch(tag=f"{number}"))
         node.storage.abandon()
         disk.crash()
-        storage = Storage(disk, ROOT, node.settings, node.clock, "os")
+        storage = Storage(disk, ROOT, node.settings, node.clock, flush="os")
         storage.take()
         storage.recover()
         found = storage.create_partition("t", new, 0)

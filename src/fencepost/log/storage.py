@@ -58,6 +58,7 @@ class Storage:
         path: Path,
         settings: LogSettings,
         clock: Clock,
+        *,
         flush: str = "durable",
         failed: Callable[[StorageFailed], None] | None = None,
         open_files: int = USUAL,

@@ -68,6 +68,7 @@ class Scheduler:
         world: World,
         driver: str,
         outcomes: DriverOutcomes,
+        *,
         batch_id: int,
         rows: Sequence[Row],
         trouble: TaskTrouble,

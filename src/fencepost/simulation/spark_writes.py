@@ -261,10 +261,16 @@ class Application:
             checkpoint.ends[number] = self._grown(checkpoint.start_of(number))
         start, end = checkpoint.start_of(number), checkpoint.ends[number]
         rows = list(rows_between(self.name, start, end))
-        tasks, patience = self._trouble.tasks, self._patience
-        name = f"{life.name}.{len(self._schedulers)}"
-        about_to_commit = partial(self._about_to_commit, life)
-        scheduler = Scheduler(self._world, name, outcomes, number, rows, tasks, patience, about_to_commit)
+        scheduler = Scheduler(
+            self._world,
+            f"{life.name}.{len(self._schedulers)}",
+            outcomes,
+            batch_id=number,
+            rows=rows,
+            trouble=self._trouble.tasks,
+            patience=self._patience,
+            written=partial(self._about_to_commit, life),
+        )
         life.scheduler = scheduler
         self._schedulers.append(scheduler)
         starts = source_offsets(start, self._cluster_id) if number else []
@@ -326,7 +332,15 @@ class Application:
     async def _intruder(self, life: Life) -> None:
         """A driver of another query."""
         cluster, driver = self._driver(life)
-        scheduler = Scheduler(self._world, life.name, self._outcomes, 0, [], TaskTrouble(), self._patience)
+        scheduler = Scheduler(
+            self._world,
+            life.name,
+            self._outcomes,
+            batch_id=0,
+            rows=[],
+            trouble=TaskTrouble(),
+            patience=self._patience,
+        )
         self._schedulers.append(scheduler)
         try:
             await driver.write(Progress.of("another query", 0, source_offsets((1, 1))), 1, False, scheduler)

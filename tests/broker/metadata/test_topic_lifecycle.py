@@ -83,7 +83,7 @@ class Node:
         def failed(failure: StorageFailed) -> None:
             assert self.disk.off or life != self.disk.life, failure
 
-        self.storage = Storage(self.disk, ROOT, given.log_settings(), self.clock, self.flush, failed)
+        self.storage = Storage(self.disk, ROOT, given.log_settings(), self.clock, flush=self.flush, failed=failed)
         self.storage.take()
         self.storage.recover()
         self.topics = Topics(self.store, self.storage, given, self.chance)
