@@ -124,6 +124,8 @@ def test_forgotten_where_requests_are_late() -> None:
 def test_restless() -> None:
     assert restless([Owned(1, ONE, (A,))], 2) == []
     assert len(restless([Owned(3, ONE, (A,))], 2)) == 1
+    assert restless([Owned(3, ONE, (A,))], 2, {(ONE.group, 0): 2.5}) == []
+    assert len(restless([Owned(3, ONE, (A,)), Owned(9, ONE, (A,))], 2, {("other", 0): 2.5, (ONE.group, 0): 3.5})) == 2
 
 
 def test_replaced() -> None:

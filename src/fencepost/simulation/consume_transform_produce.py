@@ -11,11 +11,12 @@ from fencepost.client.errors import (
     ClientError,
     CommitInDoubtError,
     ConnectionLostError,
+    DamagedRecordsError,
     OutcomeUnknownError,
     TimedOutError,
 )
 from fencepost.client.records import ConsumerRecord
-from fencepost.simulation.group_load import REPLACED, SESSION_MS, Group, Member, Scene, timed
+from fencepost.simulation.group_load import REPLACED, SESSION_MS, Group, Member, Scene, may_be_damaged, timed
 from fencepost.simulation.group_notes import Found, Membership, Stored
 from fencepost.simulation.processes import Process
 from fencepost.simulation.world import ADDRESS
@@ -56,7 +57,11 @@ class Transformer(Member):
             await self._work()
         except (TimedOutError, ConnectionLostError, CommitInDoubtError, *REPLACED) as error:
             self._scene.world.note(f"{self._process.name} ends: {type(error).__name__}: {error}")
+            if isinstance(error, REPLACED) and self._scene.calm.is_set():
+                self._scene.notes.fenced.setdefault((self._group.name, self._seat), self._scene.now)
         except ClientError as error:
+            if isinstance(error, DamagedRecordsError) and may_be_damaged(self._scene):
+                raise
             self._scene.notes.surprises.append(f"{self._process.name} is told {type(error).__name__}: {error}")
             raise
         finally:

@@ -38,6 +38,8 @@ class FaultyDisk(SimulatedDisk):
         super().__init__(random, capacity)
         self._faults: dict[tuple[Node, str], int] = {}
         self._wrong: dict[Node, tuple[Wrong, Random]] = {}
+        self.was_wrong = False
+        """Whether any file was ever made to give what is not there."""
 
     def copy(self, luck: Random | None = None) -> FaultyDisk:
         """A disk with the same contents, and the same luck unless it is given.  Nobody may be using this one."""
@@ -58,6 +60,7 @@ class FaultyDisk(SimulatedDisk):
     def give_wrong(self, path: Path, how: Wrong, chance: Random) -> None:
         """Let every second read of the file that is there now give one flipped bit, or less than there is."""
         self._wrong[self._content_at(path)] = how, chance
+        self.was_wrong = True
 
     def given(self, node: Node, data: bytes) -> bytes:
         wrong = self._wrong.get(node) if self._wrong else None

@@ -10,7 +10,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from fencepost.client import Consumer, TopicPartition
 from fencepost.client.assignors import COOPERATIVE_STICKY, RANGE
-from fencepost.client.errors import ClientError, CommitFailedError, FencedInstanceIdError, ProducerFencedError
+from fencepost.client.errors import (
+    ClientError,
+    CommitFailedError,
+    DamagedRecordsError,
+    FencedInstanceIdError,
+    ProducerFencedError,
+)
 from fencepost.client.records import ConsumerRecord
 from fencepost.simulation.group_notes import Begun, GroupNotes, Membership, Owned, Processed, Read, Stored
 from fencepost.simulation.processes import Process
@@ -359,6 +365,23 @@ async def live(
             scene.notes.surprises.append(f"{process.name} gives up although nothing goes wrong: {error}")
 
 
+def may_be_damaged(scene: Scene) -> bool:
+    """Whether somebody may be told that records are damaged."""
+    return scene.world.disk.was_wrong and not scene.calm.is_set()
+
+
+async def _polled(scene: Scene, process: Process, consumer: Consumer) -> list[ConsumerRecord]:
+    """What there is; nothing, and a little later, where it is told that records are damaged."""
+    try:
+        return await timed(scene, process, "poll", consumer.poll(200))
+    except DamagedRecordsError as damaged:
+        if not may_be_damaged(scene):
+            raise
+        scene.world.note(f"{process.name} cannot read: {damaged}")
+        await asyncio.sleep(0.1)
+        return []
+
+
 async def read(scene: Scene, name: str, topics: Sequence[str], isolation_level: str) -> None:
     """Read from the beginning on, while all goes on, and note what is shown."""
     process = Process(scene.world, name)
@@ -372,7 +395,7 @@ async def read(scene: Scene, name: str, topics: Sequence[str], isolation_level: 
 
     async def work() -> None:
         while not scene.over.is_set():
-            for record in await timed(scene, process, "poll", consumer.poll(200)):
+            for record in await _polled(scene, process, consumer):
                 value = (record.value or b"").decode()
                 place = incarnation(record, value)
                 scene.sights.note(record, place)

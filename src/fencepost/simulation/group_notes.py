@@ -93,6 +93,8 @@ class GroupNotes:
     read: list[Read] = field(default_factory=list)
     moved: list[tuple[str, TopicPartition]] = field(default_factory=list)
     """(process, partition) that it went back in on purpose: what it stores next may be before what it stored."""
+    fenced: dict[tuple[str, int], float] = field(default_factory=dict)
+    """(group, place in it) whose member was told in the calm that its id is another's, and when, the first time."""
     late: list[str] = field(default_factory=list)
     """Calls that did not return in time, and members that did not arrive."""
     surprises: list[str] = field(default_factory=list)

@@ -134,9 +134,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
     with_groups, with_applications = chance.random() < 0.3, chance.random() < 0.3
     alone = not (with_groups or with_applications)
     askers = chance.choice((0, 0, 1, 3))
-    drawn = (
-        _troubles(chance, seed, alone=alone, groups=with_groups, askers=askers) if troubles is None else list(troubles)
-    )
+    drawn = _troubles(chance, seed, groups=with_groups, askers=askers) if troubles is None else list(troubles)
     level = chance.choice((2, 2, 2, 1) if with_applications else (2, 2, 2, 1, 0))
     call_faults = drawn_shares(chance, CallFault, (0.01, 0.05, 0.2)) if chance.random() < 0.4 else {}
     if level < 2 or Trouble.LEVEL_CHANGES in drawn:
@@ -178,7 +176,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         largest_skew_ms=skew,
     )
     given = given._replace(limits=_told_apart(given))
-    return given if with_groups else _shaped(given, Random(f"{seed}/records"), log["segment_bytes"])
+    return _shaped(given, Random(f"{seed}/records"), log["segment_bytes"])
 
 
 def _told_apart(given: Circumstances) -> Mapping[str, int]:
@@ -197,10 +195,10 @@ def _told_apart(given: Circumstances) -> Mapping[str, int]:
 def _shaped(given: Circumstances, chance: Random, segment_bytes: int) -> Circumstances:
     """Perhaps with compacted topics, and perhaps with large records.
 
-    A batch that is larger than a segment is refused.
+    A batch that is larger than a segment is refused.  Groups are to be handed every record.
     """
     shape, topics = Shape(), dict(given.topic_settings)
-    if chance.random() < 0.5:
+    if chance.random() < 0.5 and given.groups is None:
         shape = shape._replace(keys=chance.choice((1, 2, 10)))
         topics |= {
             "cleanup.policy": "compact,delete" if Trouble.RECORDS_DELETED in given.troubles else "compact",
@@ -216,10 +214,9 @@ def _shaped(given: Circumstances, chance: Random, segment_bytes: int) -> Circums
     return given._replace(topic_settings=topics, load=given.load._replace(shape=shape))
 
 
-def _troubles(chance: Random, seed: int, *, alone: bool, groups: bool, askers: int) -> list[Trouble]:
+def _troubles(chance: Random, seed: int, *, groups: bool, askers: int) -> list[Trouble]:
     drawn: list[Trouble] = [kind for kind in Trouble if kind is not Trouble.READS_ARE_WRONG and chance.random() < 0.2]
-    if alone and Random(f"{seed}/wrong reads").random() < 0.2:
-        # Groups and applications do not go on by themselves after a batch that is damaged.
+    if Random(f"{seed}/wrong reads").random() < 0.2:
         drawn.append(Trouble.READS_ARE_WRONG)
     if not groups:
         drawn = [kind for kind in drawn if kind is not Trouble.TOPIC_GROWS]

@@ -162,7 +162,7 @@ class Groups:
         faults = [*notes.late, *notes.surprises, *shared(notes)]
         for checker in (not_owned, outdated, went_back, replaced, reads_out_of_order):
             faults += checker(notes)
-        faults += restless([each for each in notes.owned if each.time <= self._is_over], self._settled)
+        faults += restless([each for each in notes.owned if each.time <= self._is_over], self._settled, notes.fenced)
         faults += forgotten(notes, requests_are_late=self._plan.requests_are_late)
         faults += out_of_order(in_place) + ahead(notes, truth) + unreal(notes, truth, READERS)
         fed = [self._topics.named(topic) for topic in self._topics.partitions]
