@@ -73,10 +73,9 @@ class World:
                 raise Violation(f"the node ended by itself: {failure}")
 
         open_files = USUAL if self.disk.descriptors is None else self.disk.descriptors // 2
-        flush, slices = self.random.choice(self.flushes), Slices(steps=1)
-        return Storage(
-            self.disk, ROOT, self.settings, self.clock, flush=flush, failed=failed, open_files=open_files, slices=slices
-        )
+        more: dict[str, Any] = {"open_files": open_files, "slices": Slices(steps=1)}
+        flush = self.random.choice(self.flushes)
+        return Storage(self.disk, ROOT, self.settings, self.clock, flush=flush, failed=failed, **more)
 
     @property
     def loses_power(self) -> bool:

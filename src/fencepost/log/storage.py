@@ -46,7 +46,6 @@ class Storage:
     """The partitions of a node: makes, finds, recovers and deletes them, and syncs what is appended.
 
     `failed` is called when a sync fails: whoever owns the process must end it then.
-
     `open_files`: descriptors that it may hold.
     `recover_from_segments`: where the commit log is damaged, go on with what the segments hold.
     `slices`: those that all long work of the node is done in.
