@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import signal
@@ -13,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 from tests.broker.wire import MEGABYTE
 from tests.cli.test_serve import serve
+from tests.log.log_doubles import run
 
-from fencepost.cli.freed_memory import KEPT, freed_memory, is_to_be_given_back, keep_freed_memory
+from fencepost.cli.freed_memory import KEPT, LOOK_SECONDS, freed_memory, is_to_be_given_back, keep_freed_memory
 from fencepost.client.blocking import Consumer, Producer
 from fencepost.protocol.types import TopicPartition
 
@@ -109,6 +111,38 @@ def test_it_is_given_back_where_there_is_much_more_than_is_to_be_kept(
     free: int, resident: int, least: int, given: bool
 ) -> None:
     assert is_to_be_given_back(free, resident, least) == given
+
+
+def test_what_the_system_does_not_take_is_not_offered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered: list[int] = []
+    resident = [9 * KEPT]
+
+    def mallinfo2() -> SimpleNamespace:
+        return SimpleNamespace(sizes=[8 * KEPT] * 10)
+
+    def malloc_trim(kept: int) -> None:
+        offered.append(kept)
+
+    library = SimpleNamespace(mallinfo2=mallinfo2, malloc_trim=malloc_trim, mallopt=lambda *_: 1)
+    monkeypatch.setattr("ctypes.CDLL", lambda _: library)
+    monkeypatch.setattr("fencepost.cli.freed_memory._resident", lambda: resident[0])
+    memory = freed_memory({})
+    assert memory is not None
+
+    async def main() -> None:
+        resident[0] = KEPT
+        memory.start()
+        resident[0] = 9 * KEPT
+        await asyncio.sleep(5.5 * LOOK_SECONDS)
+        assert offered == [KEPT]
+        resident[0] = 11 * KEPT
+        await asyncio.sleep(LOOK_SECONDS)
+        memory.stop()
+        resident[0] = 13 * KEPT
+        await asyncio.sleep(5 * LOOK_SECONDS)
+
+    run(main())
+    assert offered == [KEPT, KEPT], "only where there is more than after the last time, and not after a stop"
 
 
 def test_where_there_is_another_c_library_nothing_is_said_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

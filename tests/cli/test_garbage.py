@@ -104,3 +104,17 @@ def test_a_stop_leaves_the_collector_as_it_was() -> None:
         assert gc.get_freeze_count() == 0
 
     run(main())
+
+
+def test_a_start_has_garbage_collected_from_then_on() -> None:
+    async def main() -> None:
+        garbage = GarbageCollection(Requests(0))
+        gc.disable()
+        try:
+            garbage.start()
+            assert gc.isenabled()
+        finally:
+            garbage.stop()
+            gc.enable()
+
+    run(main())

@@ -25,6 +25,20 @@ def test_what_java_writes_is_read_again(settings: dict[str, str], between: str, 
     assert properties_of(lines) == settings
 
 
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        (["a=1", "b=2", "a=3"], {"a": "3", "b": "2"}),
+        (["# one that goes on \\", "a=1", "! so does this one \\", "b=2"], {"a": "1", "b": "2"}),
+        (["a=1\\\\", "b=2"], {"a": "1\\", "b": "2"}),
+        (["a=1\\", "  # of it", "b=2\\"], {"a": "1# of it", "b": "2"}),
+    ],
+    ids=["the last value counts", "no comment goes on", "a backslash of its own", "no comment in a line that goes on"],
+)
+def test_lines_are_read_as_java_reads_them(lines: list[str], settings: dict[str, str]) -> None:
+    assert properties_of(lines) == settings
+
+
 @given(st.lists(st.text(max_size=30), max_size=5))
 def test_any_text_is_read(lines: list[str]) -> None:
     assert all(isinstance(value, str) for value in properties_of(lines).values())
