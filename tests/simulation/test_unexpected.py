@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +66,19 @@ def test_an_error_that_nobody_asked_for_is_one_of_the_run_in_which_it_was() -> N
         assert carry_out(PLAN).faults == []
     finally:
         gc.enable()
+
+
+def test_a_world_is_gone_when_the_run_after_it_begins() -> None:
+    """Hours of runs in one process hold one of them at a time."""
+    worlds: list[weakref.ref[World]] = []
+
+    def begin(world: World) -> None:
+        assert all(earlier() is None for earlier in worlds)
+        worlds.append(weakref.ref(world))
+
+    for _ in range(3):
+        carry_out(PLAN, begin)
+    assert len(worlds) == 3
 
 
 @pytest.mark.parametrize(

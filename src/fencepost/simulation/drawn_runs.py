@@ -73,6 +73,7 @@ def carry_out(plan: Plan, watch: Callable[[World], object] | None = None) -> Rep
         await lives[0].whole()
 
     faults = []
+    gc.collect()  # what the run before has left: while it is set aside it would not go
     gc.freeze()  # what was there before is not looked through again for it
     try:
         with small_limits.lowered(plan.circumstances.limits), reach.counted() as reached, caught() as unexpected:
