@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -40,11 +41,12 @@ def looked_at() -> Iterator[list[int]]:
 
 
 class Requests:
-    def __init__(self, each_time: int) -> None:
-        self.count, self._each_time = 0, each_time
+    def __init__(self, each_time: int, until: float = math.inf) -> None:
+        self.count, self._each_time, self._until = 0, each_time, until
 
     def __call__(self) -> int:
-        self.count += self._each_time
+        if asyncio.get_running_loop().time() < self._until:
+            self.count += self._each_time
         return self.count
 
 
@@ -86,6 +88,25 @@ def test_a_cycle_that_was_set_aside_goes_when_nobody_asks_or_after_a_day(
             complete = len(looked_at)
             await asyncio.sleep(10 * LOOK_SECONDS)
             assert len(looked_at) == complete, "what was looked at once need not be again"
+        finally:
+            garbage.stop()
+
+    run(main())
+
+
+def test_a_node_that_was_busy_is_idle_once_nobody_has_asked_for_a_while() -> None:
+    async def main() -> None:
+        garbage = GarbageCollection(Requests(1, until=asyncio.get_running_loop().time() + 3.5 * LOOK_SECONDS))
+        garbage.start()
+        try:
+            ring = Ring()
+            gone = weakref.ref(ring)
+            gc.collect()
+            del ring
+            await asyncio.sleep(3.8 * LOOK_SECONDS)
+            assert gone() is not None
+            await asyncio.sleep(LOOK_SECONDS)
+            assert gone() is None
         finally:
             garbage.stop()
 
