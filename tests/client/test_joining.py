@@ -20,6 +20,19 @@ from fencepost.simulation.world import ADDRESS, PORT, World
 JOIN_GROUP = 11
 
 
+def member_ids(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], asyncio.Event]:
+    """What those who join say that they are, from now on, and when the first one does."""
+    handler, asked, is_asked = SERVED[JOIN_GROUP].handler, list[str](), asyncio.Event()
+
+    def noted(request: Any, context: Any, node: Any) -> Any:
+        asked.append(request.member_id)
+        is_asked.set()
+        return handler(request, context, node)
+
+    monkeypatch.setitem(SERVED, JOIN_GROUP, replace(SERVED[JOIN_GROUP], handler=noted))
+    return asked, is_asked
+
+
 class Silent(asyncio.Protocol):
     """Takes everything and answers nothing."""
 
@@ -148,16 +161,60 @@ def test_what_others_are_waited_for_does_not_count_as_time_without_a_coordinator
     simulate(scenario, **SHORT_SESSIONS)
 
 
-def test_who_has_left_joins_as_somebody_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who it was is known to the coordinator no more: to come as that would be refused, and cost a pause."""
-    handler, asked = SERVED[JOIN_GROUP].handler, list[str]()
-
-    def noted(request: Any, context: Any, node: Any) -> Any:
-        asked.append(request.member_id)
-        return handler(request, context, node)
+@pytest.mark.parametrize("then", ["subscribe", "unsubscribe", "close"])
+def test_whoever_stops_joining_before_the_coordinator_has_named_it_leaves_nobody_to_be_waited_for(
+    then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator keeps a place for the id that it gives (KIP-394): that id is used, or leaves."""
 
     async def scenario(world: World) -> None:
-        monkeypatch.setitem(SERVED, JOIN_GROUP, replace(SERVED[JOIN_GROUP], handler=noted))
+        asked, is_asked = member_ids(monkeypatch)
+        async with member(world, "first", **PATIENT) as first, member(world, "second", **PATIENT) as second:
+            polling = asyncio.ensure_future(first.poll(60_000))
+            await is_asked.wait()
+            if then == "subscribe":
+                first.subscribe("t")
+            else:
+                polling.cancel()
+                await getattr(first, then)()
+            begun = world.loop.time()
+            await second.poll(10)
+            while not second.assignment():
+                await second.poll(100)
+            assert world.loop.time() - begun < 10, "less than a session"
+            assert world.broker is not None
+            known = world.broker.node.groups.known("g")
+            assert isinstance(known, ClassicGroup)
+            assert len(known.members) == (2 if then == "subscribe" else 1)
+            assert not known.pending_members
+            polling.cancel()
+        assert asked.count("") == 2, "each asks for one id"
+
+    simulate(scenario)
+
+
+def test_whoever_asked_for_its_id_and_has_it_joins_for_the_topics_that_it_reads_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: World) -> None:
+        asked, is_asked = member_ids(monkeypatch)
+        await write(world, [b"0"], "u")
+        async with member(world, "first", **PATIENT) as first:
+            polling = asyncio.ensure_future(first.poll(60_000))
+            await is_asked.wait()
+            first.subscribe("u")
+            assert [record.topic for record in await polling] == ["u"]
+            assert {at.topic for at in first.assignment()} == {"u"}
+            assert asked == ["", first.group_metadata().member_id]
+
+    simulate(scenario)
+
+
+def test_who_has_left_joins_as_somebody_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who it was is known to the coordinator no more: to come as that would be refused, and cost a pause."""
+
+    async def scenario(world: World) -> None:
+        asked, _ = member_ids(monkeypatch)
         ids = []
         async with member(world, "first") as first:
             for _ in range(2):

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from fencepost.client.assignors import RANGE, STICKY, is_cooperative
 from fencepost.client.cluster import Cluster, Deadline, TopicView, Use
+from fencepost.client.deadline import attempt
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
@@ -18,6 +20,7 @@ from fencepost.client.errors import (
 from fencepost.client.group_leader import GroupLeader
 from fencepost.client.group_protocol import partitions_of, subscription
 from fencepost.client.group_requests import GroupRequests
+from fencepost.client.lasting import Lasting
 from fencepost.client.membership import replaced_error
 from fencepost.client.transactional_id import ConsumerGroupMetadata
 from fencepost.protocol.errors import ErrorCode
@@ -34,6 +37,8 @@ from fencepost.protocol.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+#: Milliseconds that a member takes to say that it goes; nobody is told when that fails.
+_GOODBYE_MS: Final = 2000
 NO_MEMBER: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -72,6 +77,14 @@ class Group:
         self.has_lost_place = False
         """We were a member, and are none: what we had may be somebody else's."""
         self._member_id = ""
+        self._introduction = Lasting(self._introduce)
+        """The JoinGroup that brings our id.
+
+        The coordinator keeps a place for whoever asks, and others wait for it: it goes on when its caller is cancelled.
+        """
+        self._first: tuple[JoinGroupRequest, Deadline] | None = None
+        """What it asks, and until when."""
+        self._first_answer: JoinGroupResponse | None = None
         self._joined = self._followed = ConsumerGroupMetadata(group_id, group_instance_id=group_instance_id)
         self._heart: asyncio.Task[None] | None = None
         self.must_join = True
@@ -163,8 +176,9 @@ class Group:
             protocol_type="consumer",
             protocols=self._protocols(topics, owned),
         )
-        patience = self._rebalance_timeout_ms + self._cluster.request_timeout_ms
-        joined = await self.requests.ask(request, deadline, timeout_ms=patience, use=Use.JOIN)
+        joined = await self._ask_to_join(request, deadline)
+        if joined is None:
+            return None
         error = ErrorCode(joined.error_code)
         self.check_fenced(error)
         if error is ErrorCode.MEMBER_ID_REQUIRED:
@@ -177,10 +191,33 @@ class Group:
         if error:
             raise BrokerError(error, f"group {self.group_id!r} cannot be joined")
         self._member_id = joined.member_id
-        return await self._sync(joined, deadline, patience)
+        return await self._sync(joined, deadline)
 
-    async def _sync(self, joined: JoinGroupResponse, deadline: Deadline, patience: int) -> list[TopicPartition] | None:
-        """Get our share in the generation that we have joined; None if that is over.  `patience`: ms."""
+    async def _ask_to_join(self, request: JoinGroupRequest, deadline: Deadline) -> JoinGroupResponse | None:
+        """The answer; None where that was to an earlier caller's request, which has brought our id."""
+        if self._introduction.is_under_way:
+            await self._introduction.done_within(None)
+            return None
+        if self._member_id or self._instance_id is not None:
+            answer: JoinGroupResponse = await self._ask(request, deadline)
+            return answer
+        self._first = request, deadline
+        await self._introduction.done_within(None)
+        return self._first_answer
+
+    async def _introduce(self) -> None:
+        assert self._first is not None, "whoever asks says what"
+        self._first_answer = None
+        self._first_answer = await self._ask(*self._first)
+        self._member_id = self._first_answer.member_id
+
+    async def _ask(self, request: Any, deadline: Deadline) -> Any:
+        """The answer to what may wait for other members."""
+        patience = self._rebalance_timeout_ms + self._cluster.request_timeout_ms
+        return await self.requests.ask(request, deadline, timeout_ms=patience, use=Use.JOIN)
+
+    async def _sync(self, joined: JoinGroupResponse, deadline: Deadline) -> list[TopicPartition] | None:
+        """Get our share in the generation that we have joined; None if that is over."""
         request = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=joined.generation_id,
@@ -190,7 +227,7 @@ class Group:
             protocol_name=joined.protocol_name,
             assignments=await self.leader.share_out(joined, deadline, self.creates_topics),
         )
-        synced = await self.requests.ask(request, deadline, timeout_ms=patience, use=Use.JOIN)
+        synced = await self._ask(request, deadline)
         error = ErrorCode(synced.error_code)
         self.check_fenced(error)
         if error in NO_MEMBER:
@@ -250,6 +287,10 @@ class Group:
     async def leave(self) -> None:
         """Tell the others that we go; a static member keeps its place."""
         self._stop_heart()
+        if self._introduction.is_under_way:
+            introduced = partial(self._introduction.done_within, None)
+            await attempt(introduced, self._cluster.deadline("leaving", _GOODBYE_MS))
+            self._introduction.cancel()
         await self._say_goodbye()
 
     async def _leave_unpolled(self) -> None:
@@ -269,7 +310,7 @@ class Group:
             group_id=self.group_id, member_id=self._member_id, members=[MemberIdentity(member_id=self._member_id)]
         )
         try:
-            await self.requests.ask(request, self._cluster.deadline("leaving", 2000))
+            await self.requests.ask(request, self._cluster.deadline("leaving", _GOODBYE_MS))
         except ClientError:
             pass  # the session ends by itself
         self._member_id = ""
