@@ -14,7 +14,8 @@ from fencepost.broker import running_broker
 from fencepost.client import Admin, Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition, blocking
 from fencepost.client.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import MisuseError
+from fencepost.client.errors import ClosedError, MisuseError
+from fencepost.coordinator.group.classic.group import ClassicGroup
 from fencepost.protocol.messages import LeaveGroupRequest
 from fencepost.protocol.messages.find_coordinator import GROUP
 from fencepost.protocol.messages.leave_group import MemberIdentity
@@ -182,6 +183,44 @@ def test_what_a_listener_raises_is_raised_once_and_the_rebalance_goes_on(hook: s
                 assert raised == ["revoked"]
                 given_up = [at for what, partitions in notes.told for at in partitions if what == "revoked"]
                 assert len(given_up) == len(set(given_up))
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("ends", ["close", "unsubscribe"])
+def test_what_a_listener_raises_at_the_end_is_raised_when_all_is_done(ends: str, how: dict[str, Any]) -> None:
+    """What is to be committed is, the others have the partitions at once, and nothing is left open."""
+
+    def fail(what: str) -> None:
+        if what == "revoked":
+            raise ZeroDivisionError
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1"])
+        reader = member(world, "first", auto_commit=True, **how)
+        notes = Notes(fail)
+        reader.subscribe("t", listener=notes)
+        assert len(await take(reader, 2)) == 2
+        await reader.poll(0)
+        with pytest.raises(ZeroDivisionError):
+            await getattr(reader, ends)()
+        assert reader.assignment() == []
+        assert world.broker is not None
+        known = world.broker.node.groups.known("g")
+        assert known is None or (isinstance(known, ClassicGroup) and not known.members)
+        if ends == "close":
+            assert reader._cluster._connections == {}
+            with pytest.raises(ClosedError):
+                await reader.poll(0)
+        else:
+            reader.assign(PARTITIONS)
+            assert len(await take(reader, 1, 1)) == 0
+        await reader.close()
+        assert [what for what, _ in notes.told] == ["assigned", "revoked"]
+        async with member(world, "second", **how) as second:
+            committed = (await second.committed(PARTITIONS[:1]))[PARTITIONS[0]]
+            assert committed is not None and committed.offset == 2
 
     simulate(scenario, **SHORT_SESSIONS)
 

@@ -219,8 +219,10 @@ class Consumer:
         """
         self._check_open()
         self._assignment.stop()
-        await self._leave(self._cluster.deadline("unsubscribe()"))
-        self._assignment.forget()
+        try:
+            await self._leave(self._cluster.deadline("unsubscribe()"))
+        finally:
+            self._assignment.forget()
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are being read, sorted."""

@@ -11,7 +11,8 @@ class RebalanceListener:
     """Make a subclass, and give it to `subscribe`.  Each method may be `async`, or not; what it returns is ignored.
 
     They are called one after the other, while a `poll` (or an iteration) waits, and in `close`.  What one raises,
-    `poll` raises: the rebalance goes on with the next one all the same, and nothing is told twice.  A `poll` that is
+    `poll` raises: the rebalance goes on with the next one all the same, and nothing is told twice; `close` and
+    `unsubscribe` raise it when all is done.  A `poll` that is
     cancelled or at the end of its time cancels none of them; `subscribe`, `assign` and `close` do.  They may call
     `commit`, `position`, `committed`, `pause`, `resume` and `seek`, but not `poll`; what is new has a position once it
     is read, or sought: until then `committed` tells it.  For a consumer of `fencepost.client.blocking` they are not
