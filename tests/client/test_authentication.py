@@ -158,6 +158,52 @@ def test_the_sentence_names_what_to_do() -> None:
         assert PASSWORD not in told and "hidden" not in told and "yesterdays.token" not in told
 
 
+@pytest.mark.parametrize("request_timeout_ms", [2500, 60_000])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_token_provider_that_takes_too_long_is_told_and_not_the_brokers(
+    call: str, request_timeout_ms: int, caplog: Any
+) -> None:
+    async def slow() -> str:
+        await asyncio.sleep(300)
+        return TOKEN
+
+    async def scenario(world: World) -> None:
+        await front(world)
+        how = settings("OAUTHBEARER", sasl_oauth_token_provider=slow, request_timeout_ms=request_timeout_ms)
+        with pytest.raises((TimedOutError, DeliveryError), match="sasl_oauth_token_provider has not returned a token"):
+            await CALLS[call](world, {**how, "max_block_ms": 5000})
+
+    simulate(scenario)
+    said = [record.message for record in caplog.records if "no broker has been reached" in record.message]
+    assert said and all("sasl_oauth_token_provider has not returned a token yet" in each for each in said)
+
+
+def test_brokers_that_nobody_reaches_are_told_though_a_token_was_waited_for_before() -> None:
+    async def quick() -> str:
+        await asyncio.sleep(0.01)
+        return TOKEN
+
+    async def scenario(world: World) -> None:
+        await front(world)
+        how = settings("OAUTHBEARER", sasl_oauth_token_provider=quick, max_block_ms=5000)
+        async with Admin(SERVERS, runtime=world.runtime("a"), **how) as admin:
+            await admin.topics()
+            world.kill()
+            with pytest.raises(TimedOutError) as told:
+                await admin.topics()
+        assert "token" not in str(told.value)
+
+    simulate(scenario)
+
+
+def test_a_token_provider_that_gives_what_is_to_be_awaited_is_told() -> None:
+    async def forgets() -> Any:
+        return token()
+
+    told = refused_with(settings("OAUTHBEARER", sasl_oauth_token_provider=forgets))
+    assert told == "sasl_oauth_token_provider gives a coroutine in place of a token: it has to await that itself"
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
 def test_a_broker_that_repeats_a_secret_is_not_quoted(mechanism: str) -> None:
     class Telltale:

@@ -60,6 +60,11 @@ class Login:
     def __init__(self, security: Security, runtime: Runtime) -> None:
         self._security = security
         self._runtime = runtime
+        self._tokens_awaited = 0
+
+    def held_up(self) -> str:
+        """By what on our own side a login is held up; empty: by nothing."""
+        return "sasl_oauth_token_provider has not returned a token yet" if self._tokens_awaited else ""
 
     async def exchange(self) -> Exchange:
         """A new exchange; for OAUTHBEARER the token is fetched.
@@ -77,6 +82,7 @@ class Login:
 
     async def _token(self) -> str:
         provider = self._security.token_provider
+        self._tokens_awaited += 1
         try:
             given = provider() if inspect.iscoroutinefunction(provider) else await asyncio.to_thread(provider)
             token = await given if inspect.isawaitable(given) else given
@@ -90,6 +96,13 @@ class Login:
             raise ConnectionLostError(f"sasl_oauth_token_provider raised {type(error).__name__}") from error
         except Exception as error:
             raise AuthenticationError(f"sasl_oauth_token_provider raised {type(error).__name__}: mend that") from error
+        finally:
+            self._tokens_awaited -= 1
+        if inspect.iscoroutine(token):
+            token.close()
+            raise AuthenticationError(
+                "sasl_oauth_token_provider gives a coroutine in place of a token: it has to await that itself"
+            )
         if not is_token(token):
             raise AuthenticationError(
                 f"sasl_oauth_token_provider returned a {type(token).__name__} that is no bearer token: it must be a "

@@ -95,11 +95,11 @@ class Cluster:
         check_sendable(request_timeout_ms=request_timeout_ms)
         self.home = Home()
         self.bootstrap = addresses_of(bootstrap_servers or "")
-        self._outage = Outage(client_id, bootstrap_servers)
         self.client_id = client_id
         self.runtime = runtime or Runtime.real()
         self.security = security or Security()
         self._login = Login(self.security, self.runtime) if self.security.uses_sasl else None
+        self._outage = Outage(client_id, bootstrap_servers, self._login)
         self.request_timeout_ms = request_timeout_ms
         self.patience_ms = patience_ms
         """How long a call may take before it is given up, where nothing else is said."""
@@ -120,7 +120,7 @@ class Cluster:
         self._closed = False
 
     def deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
-        return Deadline(self.runtime, self.patience_ms if timeout_ms is None else timeout_ms, what)
+        return Deadline(self.runtime, self.patience_ms if timeout_ms is None else timeout_ms, what, self._login)
 
     @property
     def transaction_version(self) -> int:

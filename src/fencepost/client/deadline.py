@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from fencepost.client.errors import ClientError, TimedOutError
 from fencepost.runtime import Runtime
@@ -16,15 +16,32 @@ _LONGEST_BACKOFF: Final = 0.5
 T = TypeVar("T")
 
 
-class Deadline:
-    """A point in time by the event loop's clock, and the pauses between attempts until then."""
+class Waits(Protocol):
+    """What may keep us from a broker on our own side."""
 
-    def __init__(self, runtime: Runtime, timeout_ms: float, what: str) -> None:
+    def held_up(self) -> str:
+        """By what it is held up just now; empty: by nothing."""
+        ...
+
+
+def held_up(login: Waits | None) -> str:
+    """What is to be told of it; empty: nothing."""
+    return "" if login is None else login.held_up()
+
+
+class Deadline:
+    """A point in time by the event loop's clock, and the pauses between attempts until then.
+
+    `login`: what may hold it up on our own side.
+    """
+
+    def __init__(self, runtime: Runtime, timeout_ms: float, what: str, login: Waits | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._runtime = runtime
         self._at = self._loop.time() + timeout_ms / 1000
         self._latest = self._at
         self._what = what
+        self._login = login
         self._pause = FIRST_BACKOFF
         self._timeout_ms = timeout_ms
         self._because: object = "nobody answered"
@@ -43,7 +60,7 @@ class Deadline:
         """The one that passes first of this one and one that passes in so many milliseconds."""
         if self.left <= timeout_ms / 1000:
             return self
-        sooner = Deadline(self._runtime, timeout_ms, self._what)
+        sooner = Deadline(self._runtime, timeout_ms, self._what, self._login)
         sooner._latest = self._at
         return sooner
 
@@ -72,7 +89,8 @@ class Deadline:
             raise self._timed_out() from None
 
     def _timed_out(self) -> TimedOutError:
-        return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {self._because}")
+        last = held_up(self._login) or self._because
+        return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {last}")
 
 
 async def attempt(work: Callable[[], Coroutine[Any, Any, object]], deadline: Deadline | None) -> None:

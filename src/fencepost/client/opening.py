@@ -55,6 +55,8 @@ async def open_connection(
                 connection.close()
                 raise
     except TimeoutError:
+        if login is not None and (why := login.held_up()):
+            raise ConnectionLostError(f"{where} is not logged in to within {request_timeout_ms} ms: {why}") from None
         raise ConnectionLostError(f"{where} did not answer within {request_timeout_ms} ms") from None
     except _NoBrokerError as error:
         raise error.why from None

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from fencepost.client.deadline import Waits, held_up
+
 logger = logging.getLogger(__name__)
 
 #: Seconds without a broker before it is said.
@@ -21,11 +23,11 @@ _WANTED_FOR: Final = 1.0
 class Outage:
     """While nobody is reached.  `looking` around each try, `ended` when somebody is; `close` it.
 
-    `client_id` and `servers`: who looks for whom.
+    `client_id` and `servers`: who looks for whom.  `login`: what may hold it up on our own side.
     """
 
-    def __init__(self, client_id: str, servers: str) -> None:
-        self._client_id, self._servers = client_id, servers
+    def __init__(self, client_id: str, servers: str, login: Waits | None = None) -> None:
+        self._client_id, self._servers, self._login = client_id, servers, login
         self._began: float | None = None
         """By the event loop's clock; None: there is none."""
         self._is_said = False
@@ -77,5 +79,5 @@ class Outage:
             logger.warning(
                 "client %s: no broker has been reached for %.0f s, by bootstrap_servers %s: %s. It is tried again "
                 "until the time of each call is over (max_block_ms, delivery_timeout_ms)",
-                *(self._client_id, now - self._began, self._servers, self._because),
+                *(self._client_id, now - self._began, self._servers, held_up(self._login) or self._because),
             )
