@@ -23,6 +23,7 @@ from random import Random
 from typing import Any, TypeVar
 
 import confluent_kafka
+import pyarrow as pa
 from aiokafka import AIOKafkaProducer
 
 from benchmarks.fencepost_node import fencepost_node
@@ -67,6 +68,13 @@ async def fencepost_many(bootstrap: str, topic: str, count: int) -> None:
             await producer.send_many(topic, [_VALUE] * _AT_ONCE)
 
 
+async def fencepost_arrow(bootstrap: str, topic: str, count: int) -> None:
+    rows = pa.table({"value": pa.array([_VALUE] * _AT_ONCE, pa.binary())})
+    async with Producer(bootstrap) as producer:
+        for _ in range(count // _AT_ONCE):
+            await producer.send_arrow(topic, rows)
+
+
 async def confluent(bootstrap: str, topic: str, count: int) -> None:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "queue.buffering.max.messages": 2_000_000}
@@ -94,6 +102,7 @@ WORKS: dict[str, tuple[Callable[[str, str, int], Coroutine[Any, Any, None]], int
     "one by one, fencepost blocking": (fencepost_blocking_one_by_one, 200_000),
     "one by one, aiokafka": (aiokafka_one_by_one, 200_000),
     "many, fencepost send_many": (fencepost_many, 1_000_000),
+    "many, fencepost send_arrow": (fencepost_arrow, 1_000_000),
     "many, confluent-kafka": (confluent, 1_000_000),
     "10 KB at 50 ms, 1 in flight": (over_a_long_line(1), 4_000),
     "10 KB at 50 ms, 5 in flight": (over_a_long_line(5), 4_000),

@@ -23,7 +23,7 @@ from fencepost.client import (
     TransactionAbortableError,
     blocking,
 )
-from fencepost.client.bulk import chunks, filled, measured
+from fencepost.client.bulk import AS_ANY, NOW, Chunk, chunks, filled, filled_each, measured
 from fencepost.client.errors import BrokerError, ClosedError, MisuseError
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.partitioning import partition_for_key
@@ -52,6 +52,28 @@ def test_every_record_is_in_one_batch_that_is_no_larger_than_it_may_be(
     records = [record for builder in built for record in decode_batch(builder.build())]
     assert [(record.key, record.value, record.timestamp) for record in records] == [(*pair, 5) for pair in pairs]
     assert all(builder.size <= batch_bytes or builder.count == 1 for builder in built)
+
+
+@settings(max_examples=40)
+@given(
+    rows=st.lists(st.tuples(SOME, SOME, st.integers(0, 2), st.sampled_from([NOW, 0, 7]), st.booleans()), max_size=40),
+    batch_bytes=st.integers(1, 2000),
+)
+def test_records_that_say_something_for_themselves_are_each_in_one_batch_of_their_partition(
+    rows: list[Any], batch_bytes: int
+) -> None:
+    keys, values, numbers, times, named = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    own = [(AS_ANY, time, [("h", b"1")] if has_headers else ()) for time, has_headers in zip(times, named, strict=True)]
+    chunk = Chunk([*keys], [*values], 0, 0, own=own)
+    built = list(filled_each(chunk, numbers, 5, Compression.NONE, batch_bytes))
+    assert all(builder.size <= batch_bytes or builder.count == 1 for _, builder in built)
+    for number in range(3):
+        records = [record for at, builder in built if at == number for record in decode_batch(builder.build())]
+        assert [(record.key, record.value, record.timestamp, bool(record.headers)) for record in records] == [
+            (key, value, 5 if time == NOW else time, has_headers)
+            for key, value, place, time, has_headers in rows
+            if place == number
+        ]
 
 
 @settings(max_examples=40)

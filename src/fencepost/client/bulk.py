@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, cast
 
 from fencepost.client.errors import RecordTooLargeError
 from fencepost.client.producer_record import BYTES, too_large, what_is_wrong
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.records import BatchBuilder, Headers
 
 #: Records that are taken at first, before their size is known, and at most.
 _FIRST: Final = 16
-_MOST: Final = 1_000
+MOST: Final = 1_000
 #: Bytes of a record beside its key and value, at most, where it has no headers.
-_OVERHEAD: Final = 32
+OVERHEAD: Final = 32
+
+#: A partition that is to be chosen, and the time when a record is handed over.
+AS_ANY: Final = -1
+NOW: Final = -1
 
 Column = list[bytes | None]
+Own = tuple[int, int, Headers]
+"""Partition, timestamp (ms) and headers of a record."""
 
 
 class Chunk(NamedTuple):
@@ -31,6 +37,8 @@ class Chunk(NamedTuple):
     """Bytes that all of them take, about."""
     refused: tuple[bytes | None, bytes | None] | None = None
     """Key and value of the one behind them, which is no record or too large."""
+    own: Sequence[Own] | None = None
+    """What each says for itself beside key and value; None: nothing does."""
 
 
 def chunks(
@@ -58,7 +66,7 @@ def chunks(
             yield chunk
         if chunk.refused is not None:
             return
-        most = max(1, min(chunk_bytes * len(column) // chunk.size, 4 * most, _MOST))
+        most = max(1, min(chunk_bytes * len(column) // chunk.size, 4 * most, MOST))
 
 
 def taken(coming: Iterator[bytes | None], most: int, chunk_bytes: int) -> Column:
@@ -78,7 +86,7 @@ def cut(chunk: Chunk, chunk_bytes: int) -> Iterator[Chunk]:
     """A chunk in parts, each of `chunk_bytes` or one record."""
     first = size = 0
     for place, (key, value) in enumerate(zip(chunk.keys, chunk.values, strict=True)):
-        record = _OVERHEAD + (size_of(key) or 0) + (size_of(value) or 0)
+        record = OVERHEAD + (size_of(key) or 0) + (size_of(value) or 0)
         if place > first and size + record > chunk_bytes:
             yield chunk._replace(
                 keys=chunk.keys[first:place], values=chunk.values[first:place], size=size, refused=None
@@ -93,12 +101,12 @@ def measured(keys: Column, values: Column, most_bytes: int) -> Chunk:
     if keys.count(None) == len(keys) and set(map(type, values)) == {bytes}:
         # What most of them are, measured without a step of Python for each.
         sizes = list(map(len, cast(list[bytes], values)))
-        largest = max(sizes) + _OVERHEAD
+        largest = max(sizes) + OVERHEAD
         if largest <= most_bytes:
-            return Chunk(keys, values, largest, sum(sizes) + _OVERHEAD * len(values))
+            return Chunk(keys, values, largest, sum(sizes) + OVERHEAD * len(values))
     largest = size = 0
     for place, (key, value) in enumerate(zip(keys, values, strict=True)):
-        record = _OVERHEAD + (size_of(key) or 0) + (size_of(value) or 0)
+        record = OVERHEAD + (size_of(key) or 0) + (size_of(value) or 0)
         if size_of(key) is None or size_of(value) is None or record > most_bytes:
             return Chunk(keys[:place], values[:place], largest, size, (key, value))
         largest, size = max(largest, record), size + record
@@ -134,3 +142,23 @@ def filled(
         limit = max(batch_bytes - largest, builder.size + 1)
         at += builder.extend(timestamp, keys[at:] if at else keys, values[at:] if at else values, limit)
         yield builder
+
+
+def filled_each(
+    chunk: Chunk, numbers: Iterable[int], timestamp: int, compression: Compression, batch_bytes: int
+) -> Iterator[tuple[int, BatchBuilder]]:
+    """Batches, by partition, of records that say something for themselves; otherwise as `filled`.
+
+    `numbers`: the partition of each.  `timestamp`: of those that say none.
+    """
+    building: dict[int, BatchBuilder] = {}
+    for number, key, value, (_, time, headers) in zip(numbers, chunk.keys, chunk.values, chunk.own or (), strict=True):
+        record = timestamp if time == NOW else time, key, value, headers
+        builder = building.get(number)
+        if builder is not None and builder.append(*record, limit=batch_bytes):
+            continue
+        if builder is not None:
+            yield number, builder
+        builder = building[number] = BatchBuilder(compression)
+        builder.append(*record)
+    yield from building.items()

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
+from itertools import repeat
+from typing import Protocol
 
 from fencepost.client.batches import RecordMetadata
-from fencepost.client.bulk import Chunk, chunks, filled, refusal
-from fencepost.client.cluster import Cluster
+from fencepost.client.bulk import AS_ANY, NOW, Chunk, Own, chunks, filled, filled_each, refusal
+from fencepost.client.cluster import Cluster, TopicView
+from fencepost.client.errors import MisuseError
+from fencepost.client.interceptors import ProducerRecord
 from fencepost.client.placement import Placement
 from fencepost.client.producer_record import checked_timestamp
 from fencepost.client.sender import WAITING_FOR_ROOM, Sender
 from fencepost.client.together import ManyMetadata, Together
 from fencepost.protocol.batch import HEADER_SIZE
 from fencepost.protocol.compression import Compression
+from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import TopicPartition
 
-One = Callable[[bytes | None, bytes | None], Awaitable[asyncio.Future[RecordMetadata]]]
-"""Sends one record, of this value and key."""
+One = Callable[[ProducerRecord], Awaitable[asyncio.Future[RecordMetadata]]]
+"""Sends one record."""
+
+
+class ArrowStream(Protocol):
+    """Rows that any library of Arrow can read: tables of pyarrow, data frames of pandas and polars.
+
+    (The Arrow PyCapsule interface.)
+    """
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 def follow(record: asyncio.Future[RecordMetadata], together: Together) -> None:
@@ -75,16 +90,53 @@ class HandingOver:
 
         What it raises has a note that says how many went in.
         """
-        together, handed, most = Together(), 0, self._max_request_size - HEADER_SIZE
+        return await self._all(partial(self._taken, values, keys), topic, partition, timestamp, one)
+
+    async def rows_of(
+        self, topic: str, rows: ArrowStream, partition: int | None, timestamp: int | None, one: One | None = None
+    ) -> asyncio.Future[ManyMetadata]:
+        """The same with the rows of an Arrow table, all of which are looked at before one is put into a batch."""
+        look = partial(self._looked_at, topic, rows, partition, timestamp)
+        return await self._all(look, topic, partition, timestamp, one)
+
+    async def _taken(self, values: Iterable[bytes | None], keys: Iterable[bytes | None] | None) -> Iterator[Chunk]:
+        return chunks(values, keys, self._chunk_bytes, self._max_request_size - HEADER_SIZE)
+
+    async def _looked_at(
+        self, topic: str, rows: ArrowStream, partition: int | None, timestamp: int | None
+    ) -> Iterator[Chunk]:
+        try:
+            from fencepost.client.arrow_rows import Rows
+        except ImportError as missing:
+            raise MisuseError(
+                f"send_arrow() needs pyarrow and numpy ({missing}): install fencepost[arrow], or use send_many()"
+            ) from missing
+        given = [name for name, said in (("partition", partition), ("timestamp", timestamp)) if said is not None]
+        looked_at = Rows(topic, rows, self._max_request_size, given)
+        if looked_at.largest_partition >= 0:
+            view = self._cluster.topics.get(topic)
+            if view is None or looked_at.largest_partition not in view.leaders:
+                await self._placement.looked_up(topic, looked_at.largest_partition)
+        return looked_at.chunks(self._chunk_bytes)
+
+    async def _all(
+        self,
+        look: Callable[[], Awaitable[Iterator[Chunk]]],
+        topic: str,
+        partition: int | None,
+        timestamp: int | None,
+        one: One | None,
+    ) -> asyncio.Future[ManyMetadata]:
+        together, handed = Together(), 0
         try:
             await self._check()
-            for chunk in chunks(values, keys, self._chunk_bytes, most):
+            for chunk in await look():
                 if one is None:
                     await self._hand_over(topic, chunk, partition, timestamp, together)
                     handed += len(chunk.values)
                 else:
-                    for key, value in zip(chunk.keys, chunk.values, strict=True):
-                        follow(await one(value, key), together)
+                    for record in _records(topic, chunk, partition, timestamp):
+                        follow(await one(record), together)
                         handed += 1
                 if chunk.refused is not None:
                     raise refusal(topic, handed, chunk.refused, self._max_request_size)
@@ -108,8 +160,28 @@ class HandingOver:
             await sender.wait_for_room(self._cluster.deadline(WAITING_FOR_ROOM))
         await self._check()
         now = self._cluster.runtime.clock.now() if timestamp is None else checked_timestamp(timestamp)
-        for number, (keys, values) in self._placement.partitioner.spread(view, chunk, partition).items():
-            for builder in filled(keys, values, chunk.largest, now, self._compression, self._batch_bytes):
-                sender.append_together(TopicPartition(topic, number), builder, together)
+        for number, builder in self._batches(view, chunk, partition, now):
+            sender.append_together(TopicPartition(topic, number), builder, together)
         if chunk.values:
             self._note_send()
+
+    def _batches(
+        self, view: TopicView, chunk: Chunk, partition: int | None, now: int
+    ) -> Iterable[tuple[int, BatchBuilder]]:
+        if chunk.own is not None:
+            numbers = self._placement.partitioner.numbers(view, chunk, partition)
+            return [*filled_each(chunk, numbers, now, self._compression, self._batch_bytes)]
+        return (
+            (number, builder)
+            for number, (keys, values) in self._placement.partitioner.spread(view, chunk, partition).items()
+            for builder in filled(keys, values, chunk.largest, now, self._compression, self._batch_bytes)
+        )
+
+
+def _records(topic: str, chunk: Chunk, partition: int | None, timestamp: int | None) -> Iterator[ProducerRecord]:
+    nothing: Own = AS_ANY, NOW, ()
+    for key, value, (number, time, headers) in zip(
+        chunk.keys, chunk.values, chunk.own or repeat(nothing), strict=False
+    ):
+        place, stamped = partition if number == AS_ANY else number, timestamp if time == NOW else time
+        yield ProducerRecord(topic, value, key, place, stamped, headers)

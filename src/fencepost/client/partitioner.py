@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
-from fencepost.client.bulk import Chunk, Column
+from fencepost.client.bulk import AS_ANY, Chunk, Column
 from fencepost.client.cluster import TopicView
 from fencepost.protocol.partitioning import partition_for_key
 
@@ -70,6 +70,16 @@ class Partitioner:
             keys.append(key)
             values.append(value)
         return found
+
+    def numbers(self, topic: TopicView, chunk: Chunk, partition: int | None) -> list[int]:
+        """The partition of each record, of those that say one for themselves that; the others as `spread` has them."""
+        keyless = (
+            self.choose(topic, None, partition, chunk.size) if self._by_user is None or partition is not None else -1
+        )
+        return [
+            own if own != AS_ANY else keyless if keyless >= 0 and key is None else self.choose(topic, key, partition, 0)
+            for key, (own, *_) in zip(chunk.keys, chunk.own or (), strict=True)
+        ]
 
     def _chosen_by_user(self, by_user: Partitioning, topic: TopicView, key: bytes | None) -> int:
         with self._asking:

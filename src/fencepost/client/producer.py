@@ -14,7 +14,7 @@ from fencepost.client.batches import RecordMetadata
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, ClosedError, MisuseError
 from fencepost.client.forgotten import tell_if_forgotten, unacknowledged_records
-from fencepost.client.handing_over import HandingOver
+from fencepost.client.handing_over import ArrowStream, HandingOver, One
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.interceptors import Interceptors, ProducerInterceptor, ProducerRecord
 from fencepost.client.lanes import MOST_IN_FLIGHT
@@ -236,11 +236,32 @@ class Producer:
         Raises what `send` does.  Where one is refused that names its place, from 0 on: those before it are handed over,
         those from it on are not.  Whatever this raises, also when it is cancelled, has a note that says how many were.
         """
-        one = None
-        if self._intercepts:
-            one = lambda value, key: self.send(topic, value, key=key, partition=partition, timestamp=timestamp)  # noqa: E731
-        work = self._handing_over(check=self._check_send, note_send=self._note_send)
-        return await work.all_of(topic, values, keys, partition, timestamp, one)
+        return await self._together().all_of(topic, values, keys, partition, timestamp, self._one)
+
+    async def send_arrow(
+        self, topic: str, rows: ArrowStream, *, partition: int | None = None, timestamp: int | None = None
+    ) -> asyncio.Future[ManyMetadata]:
+        """Hand over the rows of a table as records, in their order, with the columns of `PartitionBatch.to_arrow`.
+
+        `rows`: a pyarrow Table or RecordBatch, or a data frame with `__arrow_c_stream__`.  Columns: value and, where
+        wanted, key (binary, or text, written as UTF-8), headers (lists of key and value), timestamp (with a time zone,
+        or milliseconds since 1970; finer parts are cut off) and partition.  Null is none, now, or a partition chosen as
+        by `send`.  offset and timestampType are passed over.  Needs pyarrow and numpy.
+        Raises what `send_many` does, whose result it has, and before any row is handed over TypeError or ValueError for
+        a column that a record does not have, or that is of another kind, and RecordTooLargeError.
+        """
+        return await self._together().rows_of(topic, rows, partition, timestamp, self._one)
+
+    def _together(self) -> HandingOver:
+        return self._handing_over(check=self._check_send, note_send=self._note_send)
+
+    @property
+    def _one(self) -> One | None:
+        return self._send_record if self._intercepts else None
+
+    async def _send_record(self, record: ProducerRecord) -> asyncio.Future[RecordMetadata]:
+        topic, value, key, partition, timestamp, headers = record
+        return await self.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers)
 
     def _open_sender(self) -> Sender:
         self._cluster.home.check()

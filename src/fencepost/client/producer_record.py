@@ -11,15 +11,15 @@ from fencepost.protocol.records import Headers
 #: What a key or value may be.
 BYTES: Final = (bytes, bytearray, NoneType)
 #: Milliseconds since 1970, as a record can hold them.
-_LATEST: Final = (1 << 63) - 1
+LATEST: Final = (1 << 63) - 1
 
 
 def checked_timestamp(timestamp: int) -> int:
     """The timestamp, in milliseconds since 1970.  Raises TypeError or ValueError if a record cannot have it."""
     if not isinstance(timestamp, int):
         raise TypeError(f"timestamp={timestamp!r}: it must be an int, in milliseconds since 1970")
-    if not 0 <= timestamp <= _LATEST:
-        raise ValueError(f"timestamp={timestamp}: it must be from 0 to {_LATEST}, in milliseconds since 1970")
+    if not 0 <= timestamp <= LATEST:
+        raise ValueError(f"timestamp={timestamp}: it must be from 0 to {LATEST}, in milliseconds since 1970")
     return timestamp
 
 

@@ -10,6 +10,7 @@ from fencepost.client import producer
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.delivery import Delivery
+from fencepost.client.handing_over import ArrowStream
 from fencepost.client.portal import Portal
 from fencepost.client.prepared import PreparedTxnState
 from fencepost.client.producer_elsewhere import ProducerElsewhere
@@ -98,6 +99,13 @@ class Producer(Blocking):
         # Whatever an iterable of the caller's does is done in the caller's thread.
         values, keys = list(values), None if keys is None else list(keys)
         sending = self._producer.send_many(topic, values, keys=keys, partition=partition, timestamp=timestamp)
+        return Delivery(self._portal, self._portal.call(sending))
+
+    @as_in(producer.Producer.send_arrow)
+    def send_arrow(
+        self, topic: str, rows: ArrowStream, *, partition: int | None = None, timestamp: int | None = None
+    ) -> Delivery[ManyMetadata]:
+        sending = self._producer.send_arrow(topic, rows, partition=partition, timestamp=timestamp)
         return Delivery(self._portal, self._portal.call(sending))
 
     @as_in(producer.Producer.flush)
