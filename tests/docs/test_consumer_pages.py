@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.client.test_producer import simulate
 from tests.docs.reading import ROOT, blocks
@@ -16,7 +17,7 @@ from fencepost import client
 from fencepost.simulation.world import ADDRESS, World
 
 DOCS = ROOT / "docs"
-LISTENER, NEW_PROTOCOL, BATCHES = blocks(DOCS / "consumer_groups.md", "python")
+LISTENER, NEW_PROTOCOL, BATCHES, ROWS = blocks(DOCS / "consumer_groups.md", "python")
 (COMMIT_ORDER,) = blocks(DOCS / "commit_order.md", "python")
 LOOP = blocks(DOCS / "exactly_once.md", "python")[0]
 VALUES = [b"1", b"2", b"3"]
@@ -88,6 +89,18 @@ def test_batches_are_read_and_committed(monkeypatch: pytest.MonkeyPatch) -> None
         assert await position(world, "payments") == len(VALUES)
 
     on_a_node(use, monkeypatch)
+
+
+def test_rows_of_a_table_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+
+    async def use(_: World, names: dict[str, Any]) -> None:
+        async with client.Producer(ADDRESS) as producer:
+            await for_a_while("global rows\n" + ROWS, names | {"producer": producer, "pa": pa, "print": written.append})
+
+    on_a_node(use, monkeypatch)
+    (told,) = written
+    assert sum(len(each) for ranges in told.values() for each in ranges) == 2
 
 
 def test_a_consumer_in_commit_order_reads(monkeypatch: pytest.MonkeyPatch) -> None:
