@@ -115,6 +115,31 @@ def test_who_joins_waits_for_longer_than_the_others_may_be_at_work() -> None:
     simulate(scenario, **SHORT_SESSIONS)
 
 
+@pytest.mark.parametrize("version", [3, 4, 9])
+def test_a_coordinator_that_names_nobody_is_waited_for_no_longer_than_any_other(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else is waited for before a member has its id; but before KIP-394 it joins at once, and they are."""
+    asked: list[float] = []
+
+    async def scenario(world: World) -> None:
+        async def never(*_: Any) -> Any:
+            asked.append(world.loop.time())
+            await asyncio.Event().wait()
+
+        served = replace(SERVED[JOIN_GROUP], handler=never, last=version)
+        monkeypatch.setitem(SERVED, JOIN_GROUP, served)
+        async with member(world, "first") as first:
+            with pytest.raises(TimedOutError, match="joining group 'g' did not succeed within"):
+                await first.poll(500_000)
+        if version >= 4:
+            assert world.loop.time() - asked[0] <= QUICK["max_block_ms"] / 1000 + 0.1
+        else:
+            assert world.loop.time() - asked[0] > QUICK["rebalance_timeout_ms"] / 1000
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
 @pytest.mark.parametrize("broker", ["dead", "silent"])
 def test_nobody_tries_to_join_for_longer_than_max_block_ms_where_no_coordinator_is_reached(broker: str) -> None:
     """The rebalance that others may be at work in has not begun."""

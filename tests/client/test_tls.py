@@ -217,7 +217,11 @@ REFUSED: dict[str, tuple[Callable[[], ssl.SSLContext | bytes], SecurityOptions, 
         TLS,
         "is for another name: .*advertised.listeners.*ssl_check_hostname",
     ),
-    "no longer valid": (lambda: server_tls("expired"), TLS, r"is not trusted \(certificate has expired\)"),
+    "no longer valid": (
+        lambda: server_tls("expired"),
+        TLS,
+        r"is not trusted \(certificate has expired\): it is to be renewed",
+    ),
     "TLS on a plain port": (
         lambda: b"HTTP/1.1 400 Bad Request\r\n\r\n",
         TLS,

@@ -37,6 +37,8 @@ from fencepost.protocol.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+#: First version of JoinGroup in which whoever has no id is given one, and waits for nobody (KIP-394).
+_NAMED_SINCE: Final = 4
 #: Milliseconds that a member takes to say that it goes; nobody is told when that fails.
 _GOODBYE_MS: Final = 2000
 NO_MEMBER: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -208,13 +210,13 @@ class Group:
     async def _introduce(self) -> None:
         assert self._first is not None, "whoever asks says what"
         self._first_answer = None
-        self._first_answer = await self._ask(*self._first)
+        self._first_answer = await self._ask(*self._first, prompt_since=_NAMED_SINCE)
         self._member_id = self._first_answer.member_id
 
-    async def _ask(self, request: Any, deadline: Deadline) -> Any:
+    async def _ask(self, request: Any, deadline: Deadline, prompt_since: int | None = None) -> Any:
         """The answer to what may wait for other members."""
         patience = self._rebalance_timeout_ms + self._cluster.request_timeout_ms
-        return await self.requests.ask(request, deadline, timeout_ms=patience, use=Use.JOIN)
+        return await self.requests.ask(request, deadline, timeout_ms=patience, use=Use.JOIN, prompt_since=prompt_since)
 
     async def _sync(self, joined: JoinGroupResponse, deadline: Deadline) -> list[TopicPartition] | None:
         """Get our share in the generation that we have joined; None if that is over."""

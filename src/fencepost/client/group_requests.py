@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from fencepost.client.cluster import Cluster, Deadline, Use
@@ -33,24 +34,27 @@ class GroupRequests:
         least: int = 0,
         timeout_ms: int | None = None,
         use: Use = Use.GROUP,
+        prompt_since: int | None = None,
     ) -> Any:
         """Ask the group's coordinator, again while it moves; `again`: what to ask the next times (None: the same).
 
         It may take its time until the deadline, as for a rebalance that waits for others.  Raises TimedOutError then,
-        and where `max_block_ms` have passed besides without an answer.
+        and where `max_block_ms` have passed besides without an answer.  `prompt_since`: from this version on it is
+        answered at once, and `timeout_ms` is not for that.
         """
         reached_by = deadline.at_most(self.cluster.patience_ms)
         while True:
             try:
                 node = await self.cluster.coordinator(GROUP, self.group_id, reached_by)
-                await reached_by.within(self.cluster.connection(node, use))
-                left = deadline.left
-                try:
-                    answer = await deadline.within(
-                        self.cluster.call(node, request, most=most, least=least, timeout_ms=timeout_ms, use=use)
+                connection = await reached_by.within(self.cluster.connection(node, use))
+                if prompt_since is not None and connection.version_of(type(request), most, least) >= prompt_since:
+                    answer = await reached_by.within(self.cluster.call(node, request, most=most, least=least, use=use))
+                else:
+                    answer = await self._answered_in_time(
+                        self.cluster.call(node, request, most=most, least=least, timeout_ms=timeout_ms, use=use),
+                        deadline,
+                        reached_by,
                     )
-                finally:
-                    reached_by.put_off(left - deadline.left)
             except (ConnectionLostError, UnreachableError) as lost:
                 self.forget_coordinator()
                 await reached_by.pause(lost)
@@ -63,3 +67,11 @@ class GroupRequests:
                 request = again or request
                 continue
             return answer
+
+    async def _answered_in_time(self, work: Awaitable[Any], deadline: Deadline, reached_by: Deadline) -> Any:
+        """The answer, by the deadline; what it takes does not count as time in which nobody was reached."""
+        left = deadline.left
+        try:
+            return await deadline.within(work)
+        finally:
+            reached_by.put_off(left - deadline.left)

@@ -10,6 +10,8 @@ from typing import Final
 
 from fencepost.client.errors import AuthenticationError, ConnectionLostError
 
+_NOT_YET_VALID: Final = 9
+_EXPIRED: Final = 10
 _HOSTNAME_MISMATCH: Final = 62
 _IP_ADDRESS_MISMATCH: Final = 64
 #: part of OpenSSL's name of an alert -> what the other side minds
@@ -133,7 +135,7 @@ def _distrust(where: str, error: ssl.SSLCertVerificationError) -> str:
             f"the certificate of {where} is for another name: use one in bootstrap_servers and advertised.listeners "
             "that it has, or set ssl_check_hostname=False if you accept any"
         )
-    return (
-        f"the certificate of {where} is not trusted ({error.verify_message}): ssl_cafile must have the certificate of "
-        "who signed it"
-    )
+    mend = "ssl_cafile must have the certificate of who signed it"
+    if error.verify_code in (_NOT_YET_VALID, _EXPIRED):
+        mend = "it is to be renewed, or that of who signed it, unless the clock of this machine is wrong"
+    return f"the certificate of {where} is not trusted ({error.verify_message}): {mend}"
