@@ -35,6 +35,22 @@ def test_partition_metadata() -> None:
         assert files.read_topic_id(disk, ROOT) is None, "as a power loss may leave it"
 
 
+def test_partition_metadata_has_the_number_of_the_partition_behind_what_apache_kafka_reads() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = ROOT / "a-b-12"
+    disk.make_directory(directory)
+    assert files.read_identity(disk, directory) == (None, None)
+    files.write_partition_metadata(disk, directory, TOPIC)
+    assert text(disk, "a-b-12/partition.metadata") == (b"version: 0\ntopic_id: ASNFZ4mrze_-3LqYdlQyEA\npartition: 12\n")
+    assert files.read_identity(disk, directory) == (TOPIC, 12)
+    for shorter in range(43, 57):
+        files.write_partition_metadata(disk, directory, TOPIC)
+        disk.open(directory / "partition.metadata").truncate(shorter)
+        assert files.read_identity(disk, directory) == (TOPIC, None), "half of a number is none"
+        files.add_index(disk, directory)
+        assert files.read_identity(disk, directory).topic_id == TOPIC
+
+
 @given(st.integers(0, 42), st.integers(0, 255))
 def test_a_changed_character_gives_another_id_or_is_told(at: int, character: int) -> None:
     disk = SimulatedDisk(Random(1))

@@ -7,6 +7,7 @@ import re
 import uuid
 from itertools import pairwise
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from fencepost.log.disk import Disk, NothingLeft
 
@@ -21,6 +22,9 @@ _LEADER_EPOCHS = re.compile(r"0\n[0-9]+\n([0-9]{1,10} [0-9]{1,19}\n)*")
 _SHOWN = 20
 """Letters of what a damaged file says."""
 _KAFKA_UUID = re.compile(r"[A-Za-z0-9_-]{22}")
+_INDEX_OF_NAME: Final = re.compile(r".+-([0-9]+)")
+_INDEX_LINE: Final = re.compile(r"^partition: ([0-9]{1,10})\n", re.MULTILINE)
+"""Whole, with its end: half of a number is another one."""
 
 
 def _read(disk: Disk, path: Path) -> str | None:
@@ -102,18 +106,55 @@ def uuid_of(text: str) -> uuid.UUID | None:
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "==")) if _KAFKA_UUID.fullmatch(text) else None
 
 
+class PartitionIdentity(NamedTuple):
+    """Which partition a directory is of, by what is in it; None where that is not said."""
+
+    topic_id: uuid.UUID | None
+    partition: int | None
+
+
+def index_of(directory: Path) -> int | None:
+    """The number of a partition by the name of its directory; None if that has none."""
+    found = _INDEX_OF_NAME.fullmatch(directory.name)
+    return int(found[1]) if found else None
+
+
 def write_partition_metadata(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
-    """`partition.metadata`: the topic id.  It can be made again from the metadata store, so it is not synced."""
+    """`partition.metadata`: the topic id and, in a line that Apache Kafka does not read, the partition's number.
+
+    It can be made again from the metadata store, so it is not synced.
+    """
     file = disk.open(directory / PARTITION_METADATA)
     try:
         file.truncate(0)
-        file.pwrite(f"version: 0\ntopic_id: {kafka_uuid(topic_id)}".encode(), 0)
+        file.pwrite(f"version: 0\ntopic_id: {kafka_uuid(topic_id)}{_index_line(directory)}".encode(), 0)
+    finally:
+        file.close()
+
+
+def _index_line(directory: Path) -> str:
+    index = index_of(directory)
+    return "" if index is None else f"\npartition: {index}\n"
+
+
+def add_index(disk: Disk, directory: Path) -> None:
+    """Add the number of the partition to a `partition.metadata` of an older version, without it.  Raises OSError."""
+    text = _read(disk, directory / PARTITION_METADATA) or ""
+    file = disk.open(directory / PARTITION_METADATA)
+    try:
+        # Behind what is there: whatever a power loss leaves of this, the topic id stays.
+        file.pwrite(_index_line(directory).encode(), len(text.rstrip("\0\n").encode()))
     finally:
         file.close()
 
 
 def read_topic_id(disk: Disk, directory: Path) -> uuid.UUID | None:
-    """The topic id in `partition.metadata`; None if it was never written (a power loss may leave it empty, or zeros).
+    """The topic id in `partition.metadata`; None and ValueError as `read_identity`."""
+    return read_identity(disk, directory).topic_id
+
+
+def read_identity(disk: Disk, directory: Path) -> PartitionIdentity:
+    """What `partition.metadata` says; nothing if it was never written (a power loss may leave it empty, or zeros).
 
     Raises ValueError if it is damaged, or no file that can be read.
     """
@@ -124,11 +165,13 @@ def read_topic_id(disk: Disk, directory: Path) -> uuid.UUID | None:
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
     if not text:
-        return None
-    for line in text.splitlines():
+        return PartitionIdentity(None, None)
+    index = _INDEX_LINE.search(text)
+    # Of a line that was added a power loss may leave zeros.
+    for line in text.replace("\0", "\n").splitlines():
         name, _, value = line.partition(": ")
         if name == "topic_id" and (found := uuid_of(value)) is not None:
-            return found
+            return PartitionIdentity(found, int(index[1]) if index else None)
     raise ValueError("there is no line 'topic_id: ' with 22 letters behind it")
 
 

@@ -10,12 +10,20 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from fencepost.log import checkpoint_files
-from fencepost.log.checkpoint_files import KAFKA_FILE, PARTITION_METADATA, kafka_uuid, read_topic_id
+from fencepost.log.checkpoint_files import (
+    KAFKA_FILE,
+    PARTITION_METADATA,
+    index_of,
+    kafka_uuid,
+    read_identity,
+    read_topic_id,
+)
 from fencepost.log.disk import DirectoryInUse, Disk, DiskFull, NothingLeft, Withheld
 from fencepost.log.file_names import numbered
 from fencepost.log.offline import PartitionDamaged
@@ -121,7 +129,7 @@ def claim(disk: Disk, directory: Path, topic_id: uuid.UUID, is_logged: Callable[
     if disk.exists(directory) and not disk.is_directory(directory):
         raise PartitionDamaged(f"{directory} is no directory: move it away, put back a copy of the partition's there")
     try:
-        found = read_topic_id(disk, directory)
+        found, index = read_identity(disk, directory)
     except ValueError as error:
         if isinstance(error.__cause__, PermissionError):
             raise error.__cause__ from None
@@ -134,6 +142,12 @@ def claim(disk: Disk, directory: Path, topic_id: uuid.UUID, is_logged: Callable[
             f"{directory / PARTITION_METADATA} has topic id {kafka_uuid(found)}, and the topic is known by the id "
             f"{kafka_uuid(topic_id)}: if the directory is this topic's, write that into the file, else move the "
             "directory away; then start again"
+        )
+    if index not in (None, index_of(directory)):
+        raise PartitionDamaged(
+            f"{directory / PARTITION_METADATA} says that the directory is of partition {index}: if it is in the place "
+            f"of another one, put each back into its own, else take the line 'partition: {index}' out of the file; "
+            "then start again"
         )
     if found is None and _has_records(disk, directory) and disk.exists(directory / PARTITION_METADATA):
         if not is_logged():
@@ -149,6 +163,9 @@ def claim(disk: Disk, directory: Path, topic_id: uuid.UUID, is_logged: Callable[
     disk.make_directory(directory)
     if found is None:
         checkpoint_files.write_partition_metadata(disk, directory, topic_id)
+    elif index is None:
+        with suppress(OSError):  # an older version's, which is served without it
+            checkpoint_files.add_index(disk, directory)
 
 
 def _has_records(disk: Disk, directory: Path) -> bool:
@@ -170,6 +187,11 @@ def is_of(disk: Disk, directory: Path, topic_id: bytes) -> bool:
         return disk.is_directory(directory) and read_topic_id(disk, directory) in (None, uuid.UUID(bytes=topic_id))
     except ValueError:
         return False
+
+
+def is_in_its_place(disk: Disk, directory: Path, topic_id: bytes) -> bool:
+    """Whether `is_of`, and nothing says that it is of another partition of that topic."""
+    return is_of(disk, directory, topic_id) and read_identity(disk, directory).partition in (None, index_of(directory))
 
 
 def deleted_name(directory: str, topic_id: bytes) -> str:

@@ -34,7 +34,7 @@ from fencepost.log.commit_log_entries import (
 )
 from fencepost.log.commit_log_files import CommitLogDamaged, those_that_count
 from fencepost.log.commit_log_reading import Ending, Generation, read_generation
-from fencepost.log.data_directory import deleted_name, is_of
+from fencepost.log.data_directory import deleted_name, is_in_its_place
 from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.node_log import get_logger
 
@@ -301,7 +301,7 @@ class Replay:
                 if not disk.exists(root / name) and not self._had_more(name):
                     disk.make_directory(root / name)
                     write_partition_metadata(disk, root / name, UUID(bytes=known.topic_id))
-                present[key] = is_of(disk, root / name, known.topic_id)
+                present[key] = is_in_its_place(disk, root / name, known.topic_id)
             known.aside = not present[key]
 
     def _had_more(self, directory: str) -> bool:
