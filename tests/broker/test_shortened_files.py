@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,37 @@ def test_a_shortened_file_is_an_error_for_its_readers_only(
         client.close()
     said = [each.getMessage() for each in caplog.records if str(file) in each.getMessage()]
     assert len(said) == 1 and "put back a copy" in said[0]
+
+
+@pytest.mark.parametrize("left", [0, 1, 61, 100, -1])
+def test_a_shortened_file_is_not_written_to(tmp_path: Path, left: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Else there were zeros in the place of what is gone, in a file of the right length."""
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        topic, other = new_topic(client), new_topic(client)
+        for number in range(4):
+            assert produce(client, topic, batch(f"{number}")).error_code == ErrorCode.NONE
+        file = log_file(tmp_path, topic)
+        whole = file.read_bytes()
+        length = left if left >= 0 else len(whole) - 1
+        os.truncate(file, length)
+        for _ in range(2):
+            refused = produce(client, topic, batch("more"))
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert str(file) in (refused.error_message or "") and "put back a copy" in (refused.error_message or "")
+        assert file.read_bytes() == whole[:length]
+        assert fetch(client, topic, 3).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert produce(client, other, batch("well")).error_code == ErrorCode.NONE
+        client.close()
+    assert len([line for line in caplog.messages if "is damaged at byte" in line]) == 1
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        assert produce(client, topic, batch("more")).error_code == ErrorCode.KAFKA_STORAGE_ERROR, "it is offline"
+        client.close()
+    file.write_bytes(whole)
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        assert produce(client, topic, batch("more")).error_code == ErrorCode.NONE
+        assert values(fetch(client, topic)) == ["0", "1", "2", "3", "more"]
+        assert values(fetch(client, other)) == ["well"]
+        client.close()

@@ -55,6 +55,19 @@ def test_a_segment_that_cannot_be_opened_keeps_no_descriptor(tmp_path: Path) -> 
     assert os.listdir("/proc/self/fd") == before
 
 
+@pytest.mark.parametrize("left", [0, 1, -1])
+def test_nothing_is_written_behind_a_gap(left: int) -> None:
+    """Zeros would stand in the place of what somebody has cut off."""
+    segment, places = filled(SimulatedDisk(Random(1)), [10, 10])
+    written = segment.size
+    length = left if left >= 0 else written - 1
+    segment.file.truncate(length)
+    data = bytearray(batch(2))
+    with pytest.raises(FileDamaged, match=f"at byte {length}: the file ends there, and had {written} bytes; put back"):
+        segment.append(data, read_header(data), BASE + 2 * len(places))
+    assert (segment.size, segment.file.size()) == (written, length)
+
+
 def test_a_partial_batch_is_not_walked() -> None:
     disk = SimulatedDisk(Random(1))
     segment, places = filled(disk, [10, 10, 10])

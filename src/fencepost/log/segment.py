@@ -80,8 +80,9 @@ class Segment:
     # Writing
 
     def append(self, data: Buffer, header: BatchHeader, base_offset: int) -> int:
-        """Write a batch behind the others; returns its position.  Raises NothingLeft with nothing changed."""
+        """Write a batch behind the others; returns its position.  Raises NothingLeft, FileDamaged, with no change."""
         position = self.size
+        self.check_length()  # else what is gone would be zeros
         self.file.pwrite(data, position)
         self.note(header, base_offset, position)
         self.size = position + len(data)
@@ -112,9 +113,8 @@ class Segment:
                 files[-1].truncate(len(data))
                 transactions = FileSum(len(data), crc32c(data))
             newest = self.max_timestamp, self.indexes.max_timestamp_offset
-            following = max(self.next_offset, self.base_offset)
             indexes = self.indexes.offsets.sum, self.indexes.times.sum
-            sums = SegmentSums(self.size, following, *newest, *indexes, transactions)
+            sums = SegmentSums(self.size, max(self.next_offset, self.base_offset), *newest, *indexes, transactions)
             files.append(sums.write(self._disk, self._beside(SUFFIX)))
         return files
 
