@@ -11,6 +11,9 @@ from pathlib import Path
 from tests.broker.wire import SETTINGS, Client
 
 from fencepost.broker import Broker
+from fencepost.log.commit_log import CommitLog
+from fencepost.log.disk import LocalDisk
+from fencepost.log.replay import Replay
 
 
 @contextmanager
@@ -31,3 +34,10 @@ def node(data: Path, flush: str = "durable", *, rebuild: bool = False) -> Iterat
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def to_recover(data: Path) -> int:
+    """How many bytes of the commit log a start would write into segments again."""
+    replay, disk = Replay(), LocalDisk()
+    replay.read(disk, CommitLog(disk, data / "commit-log", lambda _: None))
+    return sum(known.size - known.checkpoint_size for known in replay.files.values() if not known.removed)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.broker.directories import to_recover
+from tests.log.log_doubles import append, batch, values_of
 
 from fencepost.broker import BadSetting, Broker
 from fencepost.log.disk import File, LocalDisk, SyncDone
@@ -145,6 +147,30 @@ def test_an_interrupted_start_lets_go_of_the_directory(tmp_path: Path, turns: in
         await other.stop()
         async with broker(tmp_path) as again:
             assert "t" in again.node.topics.by_name
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("turns", range(1, 7, 2))
+def test_an_interrupted_start_leaves_nothing_that_it_recovered_to_the_next(tmp_path: Path, turns: int) -> None:
+    async def run() -> None:
+        one = await broker(tmp_path).start()
+        write(one, "t")
+        partition = one.node.storage.partition("t", 0)
+        assert partition is not None
+        await one.node.storage.wait_durable(append(partition, batch(tag="kept")).lsn)
+        one.crash()
+        assert to_recover(tmp_path) > 0
+        other = broker(tmp_path)
+        starting = asyncio.ensure_future(other.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        assert to_recover(tmp_path) == 0
+        async with broker(tmp_path) as again:
+            recovered = again.node.storage.partition("t", 0)
+            assert recovered is not None and values_of(recovered) == [b"kept"]
 
     asyncio.run(run())
 

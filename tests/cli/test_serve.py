@@ -14,6 +14,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from tests.processes import begun
@@ -400,7 +401,9 @@ def test_a_node_whose_metrics_are_refused_is_stopped_as_if_it_had_been_told(monk
     options = Namespace(listen="127.0.0.1:0", data="d")
     try:
         with pytest.raises(Refused, match="no metrics"):
-            asyncio.run(serve_module._serve(cast(Any, Node()), options, Endpoint("127.0.0.1", 0), None))
+            asyncio.run(
+                serve_module._serve(cast(Any, Node()), options, Endpoint("127.0.0.1", 0), None, cast(Any, Mock()))
+            )
     finally:
         gc.enable()
     assert done == ["started", "stopped"]

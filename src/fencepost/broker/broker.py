@@ -140,6 +140,7 @@ class Broker:
         """Recover, listen, and answer.
 
         Answers begin before this returns: while the journals are read, COORDINATOR_LOAD_IN_PROGRESS is one of them.
+        One that is cancelled ends as `stop` does: what was recovered until then, no start need recover again.
         """
         assert self.failed is None, "a broker is started once; make another one"
         self.failed = asyncio.get_running_loop().create_future()
@@ -158,6 +159,9 @@ class Broker:
             await node.forget_topics(deleted)
             await node.slices.run(_reconcile(node))
             node.cleaner.start()
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
         except BaseException:
             await self._give_up()
             raise

@@ -9,7 +9,6 @@ import gc
 import ipaddress
 import logging
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +21,7 @@ from fencepost.cli.files import properties_in
 from fencepost.cli.freed_memory import FreedMemory, freed_memory
 from fencepost.cli.garbage import GarbageCollection
 from fencepost.cli.standard_output import say
+from fencepost.cli.stop_signals import StopSignals
 from fencepost.log.data_directory import is_gone
 from fencepost.log.descriptors import LEAST, raise_limit
 from fencepost.log.disk import LocalDisk
@@ -106,7 +106,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve; 0 after a clean stop, 1 if the disk fails."""
+    """Serve; 0 after a clean stop, be it before the node was ready, 1 if the disk fails."""
+    signals = StopSignals()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     limit = raise_limit()
     if 0 <= limit < LEAST:
@@ -137,7 +138,10 @@ def run(options: argparse.Namespace) -> int:
         told = _with_option(str(bad))
         is_set = options.settings is None or told.startswith(tuple(f"{name}{end}" for name in settings for end in " ="))
         raise Refused(("--set " if is_set else f"--settings {options.settings}: ") + told) from None
-    return asyncio.run(_serve(broker, options, metrics, memory))
+    try:
+        return asyncio.run(_serve(broker, options, metrics, memory, signals))
+    finally:
+        signals.ignore()
 
 
 def _address(option: str, given: str) -> Endpoint:
@@ -206,14 +210,23 @@ def _cannot_listen(option: str, address: str, error: OSError) -> Refused:
 
 
 async def _serve(
-    broker: Broker, options: argparse.Namespace, metrics: Endpoint | None, memory: FreedMemory | None
+    broker: Broker,
+    options: argparse.Namespace,
+    metrics: Endpoint | None,
+    memory: FreedMemory | None,
+    signals: StopSignals,
 ) -> int:
     # A collection of what is being loaded would look at all of it, again and again, while others wait; little of it is
     # garbage.
     gc.collect()
     gc.disable()
+    starting = asyncio.ensure_future(broker.start())
+    signals.when_told(starting.cancel)
     try:
-        await broker.start()
+        await starting
+    except asyncio.CancelledError:
+        logger.warning("told to stop before it was ready: nothing is lost, nor begun again by the next start")
+        return _exit_code(broker, options.data)
     except DirectoryUnusable as unusable:
         raise Refused(str(unusable)) from None
     except OSError as error:
@@ -228,7 +241,7 @@ async def _serve(
     if memory is not None:
         memory.start()
     try:
-        return await _until_signalled(broker, options.data, exporter)
+        return await _until_told(broker, options.data, exporter, signals)
     finally:
         garbage.stop()
         if memory is not None:
@@ -237,21 +250,19 @@ async def _serve(
             await asyncio.to_thread(exporter.close)
 
 
-async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None) -> int:
-    loop = asyncio.get_running_loop()
-    signalled: asyncio.Future[object] = loop.create_future()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled.cancel)
+async def _until_told(broker: Broker, data: str, exporter: Exporter | None, signals: StopSignals) -> int:
+    signalled: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    signals.when_told(signalled.cancel)
     measured = f", metrics on http://{Endpoint(exporter.host, exporter.port)}/metrics" if exporter is not None else ""
     where = data if data.isprintable() else repr(data)
     unsaid = say(f"fencepost is ready on {broker.bootstrap_servers}, data in {where}{measured}", must_be_read=False)
     if unsaid is not None:
         logger.warning("nobody is told that the node is ready, and it is: %s", unsaid.strerror)
-    told = broker.node.endpoint
-    if _is_any_address(told.host):
+    shown = broker.node.endpoint
+    if _is_any_address(shown.host):
         logger.warning(
             "clients are told to find the node on %s, where those on other machines find themselves: give --advertise",
-            told,
+            shown,
         )
     assert broker.failed is not None
     waiting: list[asyncio.Future[Any]] = [signalled, broker.failed]
@@ -261,10 +272,15 @@ async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None)
         broker.crash()
     else:
         await broker.stop()
-    if broker.failed.done():
-        what_to_do = "nothing acknowledged is lost, start again when the disk is well"
-        if is_gone(LocalDisk(), Path(data)):
-            what_to_do = "put the whole directory back where it was, with what was acknowledged, before you start again"
-        logger.critical("stopped: %s; %s", broker.failed.result(), what_to_do)
-        return 1
-    return 0
+    return _exit_code(broker, data)
+
+
+def _exit_code(broker: Broker, data: str) -> int:
+    """Of a node that has ended; why, if the disk has failed, is said."""
+    if broker.failed is None or not broker.failed.done():
+        return 0
+    what_to_do = "nothing acknowledged is lost, start again when the disk is well"
+    if is_gone(LocalDisk(), Path(data)):
+        what_to_do = "put the whole directory back where it was, with what was acknowledged, before you start again"
+    logger.critical("stopped: %s; %s", broker.failed.result(), what_to_do)
+    return 1

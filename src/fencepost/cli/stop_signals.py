@@ -1,0 +1,44 @@
+"""SIGTERM and SIGINT of a process that is to stop cleanly: the first one counts, and later ones change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+STOP = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """Takes both signals from when it is made on.
+
+    It is not for the event loop to do, which gives them back when it is closed, nor to be undone: what a process does
+    at its end is not to be cut off either.
+    """
+
+    def __init__(self) -> None:
+        self._told = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._action: Callable[[], object] = lambda: None
+        for number in STOP:
+            signal.signal(number, lambda *_: self._note())
+
+    def when_told(self, action: Callable[[], object]) -> None:
+        """Do this, and nothing that was asked for before, in the event loop, as soon as it can; if told before, too."""
+        self._loop, self._action = asyncio.get_running_loop(), action
+        if self._told:
+            self._loop.call_soon(self._act)
+
+    def ignore(self) -> None:
+        """When all is done: the interpreter lets go of its handlers a moment before the process has ended."""
+        for number in STOP:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _note(self) -> None:
+        # Between any two instructions of whatever the process does.
+        self._told = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._act)
+
+    def _act(self) -> None:
+        self._action()
