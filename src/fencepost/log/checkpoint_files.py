@@ -51,25 +51,31 @@ def _write(disk: Disk, path: Path, text: str) -> None:
 
 
 def is_fresh(disk: Disk, root: Path) -> bool:
-    """Whether nobody has got as far as `check_version` in this directory."""
+    """Whether nobody has got as far as `write_version` in this directory."""
     return not disk.exists(root / _VERSION_FILE)
 
 
 def check_version(disk: Disk, root: Path, ours: int, refusal: type[Exception]) -> None:
-    """Refuse a directory that a newer Fencepost has written; mark a new one as ours."""
+    """Refuse a directory that a newer Fencepost has written; nothing is changed."""
     found = _read(disk, root / _VERSION_FILE)
     if not found:
-        _write(disk, root / _VERSION_FILE, f"{ours}\n")
-    elif re.fullmatch(r"[0-9]{1,9}\n?", found) is None:
+        return
+    if re.fullmatch(r"[0-9]{1,9}\n?", found) is None:
         raise refusal(
             f"{root / _VERSION_FILE} is damaged, it says {found[:_SHOWN]!r}: put back a copy of it, or write {ours} "
             "into it, if no newer Fencepost wrote the directory"
         )
-    elif int(found) > ours:
+    if int(found) > ours:
         raise refusal(
             f"the data directory {root} has format {found.strip()!r}, this Fencepost knows up to {ours}: "
             "use the newer Fencepost that wrote it, or another --data"
         )
+
+
+def write_version(disk: Disk, root: Path, ours: int) -> None:
+    """Mark a directory as ours that has passed every check, if it is not marked."""
+    if not _read(disk, root / _VERSION_FILE):
+        _write(disk, root / _VERSION_FILE, f"{ours}\n")
 
 
 def write_cluster_id(disk: Disk, root: Path, cluster_id: str) -> None:

@@ -93,6 +93,11 @@ def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:
     return release
 
 
+def mark(disk: Disk, root: Path) -> None:
+    """Say in a directory that was taken, and is usable, what its format is."""
+    checkpoint_files.write_version(disk, root, FORMAT_VERSION)
+
+
 def is_foreign(disk: Disk, root: Path) -> bool:
     """Whether there are directories of partitions in it, and nothing that says that a node ever took it."""
     return (

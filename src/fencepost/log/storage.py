@@ -137,12 +137,12 @@ class Storage:
 
     def start(self) -> None:
         """After the partitions were opened: begin a generation of our own, and forget the older ones now or soon."""
+        self.space.attempt(partial(data_directory.mark, self._disk, self.path))
         in_use = {partition.directory.name for partition in self._partitions.values()}
         offline = {offline.directory.name for offline in self.offline.values()}
         found = data_directory.survey(self._disk, self.path, in_use | offline, self.deleted)
         aside = Aside(self._replay, offline, found.strays, self._number)
-        waits = not found.deleted and self.space.is_ample(len(in_use))
-        self._checkpoints.at_start(self._replay, aside, waits=waits)
+        self._checkpoints.at_start(self._replay, aside, waits=not found.deleted and self.space.is_ample(len(in_use)))
         self._replay.tell(self.commit_log.directory)
         self._replay = Replay()
         deletion.finish(self._disk, self.path, found)
