@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -285,3 +286,37 @@ def test_a_topic_of_a_pattern_that_was_deleted_is_a_loss(broker: Broker, monkeyp
                 after = reader.latestOffset(end, ReadAllAvailable())
                 parts = [part for part in reader.partitions(end, after) if isinstance(part, Range)]
                 assert {part.at.topic for part in parts} == {kept.name}
+
+
+def test_a_topic_that_was_deleted_is_waited_for_once_and_again_if_it_was_there_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where its loss is accepted the query goes on at its pace."""
+    there, found, waits = {"p-a", "p-b"}, 0, 0
+
+    def positions(*_: Any) -> Positions:
+        return Positions({TopicPartition(name, 0): found for name in there}, "c", dict.fromkeys(there, "id"))
+
+    def ends_behind(*_: Any) -> Positions:
+        nonlocal waits
+        waits += 1
+        return positions()
+
+    options = {"kafka.bootstrap.servers": "nowhere:1", "subscribePattern": "p-.", "failOnDataLoss": "false"}
+    reader = StreamReader(parse(options, streaming=True), SCHEMA)
+    monkeypatch.setattr(reader, "_asker_", SimpleNamespace(positions=positions, ends_behind=ends_behind))
+    position = reader.latestOffset({}, ReadAllAvailable())
+    moves: list[tuple[set[str], int, int]] = [
+        ({"p-b"}, 5, 1),
+        ({"p-b"}, 6, 1),
+        ({"p-a", "p-b"}, 7, 1),
+        ({"p-a"}, 8, 2),
+        ({"p-a"}, 9, 2),
+        (set(), 9, 3),
+        (set(), 9, 3),
+    ]
+    for names, end, expected in moves:
+        there, found = names, end
+        position = reader.latestOffset(position, ReadAllAvailable())
+        assert waits == expected
+    assert (position["p-a"], position["p-b"]) == ({"0": 9}, {"0": 7})

@@ -210,6 +210,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_released = options.application_id is None
         self._unknown: dict[TopicPartition, tuple[int, int]] = {}
         """A leader epoch of which the leader of another one did not know."""
+        self._missed: list[str] = []
+        """Topics that are gone, and were waited for."""
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_asker_": None}
@@ -335,10 +337,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         One that has just started may know less of a transaction's end than the one before.
         """
         ends = self._asker.positions(Bound(LATEST)) if self._cap is None else self._cap
-        short = behind(known, ends)
-        if not short and not gone(known, ends, self._options.pattern):
+        short, missing = behind(known, ends), gone(known, ends, self._options.pattern)
+        self._missed = [name for name in self._missed if name in missing]
+        if not short and self._missed == missing:
             return ends
         logs = self._asker.ends_behind(known)
+        self._missed = gone(known, logs, self._options.pattern)
         late = {at: end for at, end in logs.offsets.items() if at in known.offsets and at not in ends.offsets}
         kept = {at: min(known.offsets[at], logs.offsets.get(at, end)) for at, end in (short | late).items()}
         epochs = {at: epoch for at, epoch in ends.epochs.items() if at not in kept}
