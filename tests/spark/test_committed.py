@@ -73,6 +73,33 @@ def test_the_same_number_and_end_are_those_of_another_batch_if_it_begins_elsewhe
 
 
 @pytest.mark.parametrize(
+    ("number", "last", "topics", "verdict"),
+    [
+        (5, ["a", "b"], ["b", "a", "b"], Verdict.SKIP),
+        (5, ["a", "b"], ["a"], Verdict.REFUSE),
+        (5, ["a"], ["a", "b"], Verdict.REFUSE),
+        (5, [], ["a"], Verdict.SKIP),
+        (5, ["a"], [], Verdict.SKIP),
+        (4, ["a"], ["b"], Verdict.SKIP),
+        (6, ["a"], ["b"], Verdict.WRITE),
+    ],
+)
+@pytest.mark.parametrize("query_id", ["query", "run of a job"])
+def test_a_write_to_other_topics_is_no_repetition(
+    number: int, last: list[str], topics: list[str], verdict: Verdict, query_id: str
+) -> None:
+    """Two writes of a batch, or of a run: the second would be skipped, and its rows left out in silence."""
+    ends = [] if query_id == "run of a job" else [{"in": {"0": 10}}]
+    committed = Progress.decode(Progress.of(query_id, 5, ends, topics=last).encode())
+    judgement = judge(
+        "orders", committed, Progress.of(query_id, number, ends, topics=topics), new_query=query_id != "query"
+    )
+    assert judgement.verdict is verdict
+    if verdict is Verdict.REFUSE:
+        assert "batch 5 of application 'orders' was committed by another write" in judgement.reason
+
+
+@pytest.mark.parametrize(
     ("starts", "verdict"),
     [
         ([], Verdict.WRITE),

@@ -223,17 +223,18 @@ def test_a_topic_that_would_lose_records_is_named(partitions: int, policy: str |
     assert named is None or named in (reason or "")
 
 
+@pytest.mark.parametrize("topics", [[], ["a", "b"]])
 @pytest.mark.parametrize("starts", [[], [{"topic": {"0": 2}}, None]])
-def test_a_record_is_read_as_it_was_written(starts: list[Any]) -> None:
-    record = Progress.of("query", 7, [{"topic": {"0": 5}}, None], starts)
-    assert bool(record.started) == bool(starts)
+def test_a_record_is_read_as_it_was_written(starts: list[Any], topics: list[str]) -> None:
+    record = Progress.of("query", 7, [{"topic": {"0": 5}}, None], starts, topics)
+    assert bool(record.started) == bool(starts) and bool(record.topics) == bool(topics)
     assert Progress.decode(record.encode()) == record._replace(source_starts=())
 
 
-def test_where_a_batch_began_takes_little_room_in_its_record() -> None:
+def test_where_a_batch_began_and_was_written_to_takes_little_room_in_its_record() -> None:
     starts = [{f"topic-{number}": {"0": number} for number in range(1000)}]
-    record = Progress.of("query", 7, [], starts).encode()
-    assert len(record) < 150
+    record = Progress.of("query", 7, [], starts, starts[0]).encode()
+    assert len(record) < 200
 
 
 @pytest.mark.parametrize(
@@ -252,6 +253,7 @@ def test_where_a_batch_began_takes_little_room_in_its_record() -> None:
         b'{"query_id":"query","batch_id":7,"source_offsets":[],"earlier_runs":"monday"}',
         b'{"query_id":"query","batch_id":7,"source_offsets":[],"earlier_runs":[7]}',
         b'{"query_id":"query","batch_id":7,"source_offsets":[],"started":7}',
+        b'{"query_id":"query","batch_id":7,"source_offsets":[],"topics":["a"]}',
         b"[" * 100_000,
     ],
 )

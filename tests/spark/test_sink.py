@@ -83,6 +83,7 @@ class Rows:
         """An exception, the one that was on its way when it came, and so on."""
         context = SimpleNamespace(
             getConf=lambda: config,
+            getLocalProperty=lambda _name: None,
             _jsc=SimpleNamespace(sc=lambda: scala),
             addJobTag=self.tags.add,
             removeJobTag=self.tags.remove,
@@ -119,7 +120,7 @@ def raise_all(errors: Sequence[BaseException]) -> None:
 
 def run_tasks(monkeypatch: pytest.MonkeyPatch, sink: Sink, plan: Plan, rows: Rows) -> None:
     """Tried without Spark, which would wait for a task that a listener with TLS does not understand."""
-    monkeypatch.setattr("fencepost.spark.sink._stop_of", lambda _spark: None)
+    monkeypatch.setattr("fencepost.spark.sink.stop_of", lambda _spark: None)
     monkeypatch.setattr("fencepost.spark.routing.route", lambda rows, *_: rows)
     portal = Portal()
     surroundings: Any = _InThisThread(sink, portal, rows, "t")  # type: ignore[arg-type]
@@ -199,26 +200,69 @@ def test_tasks_start_together_where_spark_would_start_some_of_them_twice(
     assert [barrier for _, barrier in rows.tasks] == [together]
 
 
-def test_a_second_write_of_a_batch_to_another_topic_is_no_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be skipped, as what was committed before is, and its rows left out in silence."""
-    answers = iter([True, False, True, False])
-    asked: list[int] = []
+@pytest.mark.parametrize("wrote", [True, False])
+def test_a_second_write_of_a_batch_in_one_run_of_a_query_is_no_repetition(
+    monkeypatch: pytest.MonkeyPatch, wrote: bool
+) -> None:
+    """It would be skipped, as what was committed before is, and its rows left out in silence; of any sink."""
+    asked: list[tuple[int, str]] = []
+    run_id = ""
+    monkeypatch.setattr("fencepost.spark.sink._DONE", {})
 
     async def written(batch: Any, *_: Any) -> bool:
-        asked.append(batch.batch_id)
-        return next(answers)
+        asked.append((batch.batch_id, run_id))
+        if batch.batch_id == 7:
+            raise WriteFailed("no")
+        return wrote
 
-    for name in ("sink._stop_of", "routing.check_columns"):
+    for name in ("sink.stop_of", "routing.check_columns"):
         monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
+    query = SimpleNamespace(runId=lambda: SimpleNamespace(toString=lambda: run_id), resolvedCheckpointRoot=lambda: "c")
+    monkeypatch.setattr("fencepost.spark.sink.query_of", lambda _spark: query)
+    monkeypatch.setattr("fencepost.spark.sink.Checkpoint", lambda _: SimpleNamespace(has_state=lambda _: False))
+    rows, portal = cast(Any, Rows()), Portal()
+    one, two = Sink(**GOOD, tasks=1), Sink(**GOOD, tasks=1)
+    for sink in (one, two):
+        sink._opened = _Open(portal, cast(Any, None), cast(Any, SimpleNamespace(write=written, report=None)))
+    for each in ("first", "second"):  # a query that is started again repeats its last batch
+        run_id = each
+        assert one.write(rows, 0, "query", topic="t") is wrote
+        for sink in (one, two):
+            with pytest.raises(WriteFailed, match=r"batch 0 .* by another write.* one write"):
+                sink.write(rows, 0, "query", topic="t")
+    assert two.write(rows, 1, "query", topic="t") is wrote
+    for _ in range(2):  # what failed is tried again by whoever likes
+        with pytest.raises(WriteFailed, match="no"):
+            one.write(rows, 7, "query", topic="t")
+    assert asked == [(0, "first"), (0, "second"), (1, "second"), (7, "second"), (7, "second")]
+    portal.close()
+
+
+@pytest.mark.parametrize(("wrote", "has_state"), [(False, True), (False, False), (True, True)])
+def test_the_state_of_a_skipped_batch_is_made(monkeypatch: pytest.MonkeyPatch, wrote: bool, has_state: bool) -> None:
+    """Spark goes on from it, whoever wrote the function for foreachBatch."""
+
+    async def written(*_: Any) -> bool:
+        return wrote
+
+    monkeypatch.setattr("fencepost.spark.sink._DONE", {})
+    made: list[Any] = []
+    looked: list[str] = []
+    for name in ("sink.stop_of", "routing.check_columns"):
+        monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
+    query = SimpleNamespace(runId=lambda: SimpleNamespace(toString=lambda: "run"), resolvedCheckpointRoot=lambda: "c")
+    monkeypatch.setattr("fencepost.spark.sink.query_of", lambda _spark: query)
+
+    def look(place: str) -> Any:
+        looked.append(place)
+        return SimpleNamespace(has_state=lambda _spark: has_state)
+
+    monkeypatch.setattr("fencepost.spark.sink.Checkpoint", look)
+    monkeypatch.setattr("fencepost.spark.sink.make_state", made.append)
     sink, rows, portal = Sink(**GOOD, tasks=1), cast(Any, Rows()), Portal()
     sink._opened = _Open(portal, cast(Any, None), cast(Any, SimpleNamespace(write=written, report=None)))
-    assert sink.write(rows, 0, "query", topic="a")
-    with pytest.raises(WriteFailed, match=r"batch 0 .* topic 'a'.* topic 'b' .* one write"):
-        sink.write(rows, 0, "query", topic="b")
-    assert not sink.write(rows, 0, "query", topic="a")
-    assert sink.write(rows, 1, "query", topic="b")
-    assert not sink.write(rows, 1, "another", topic="c")
-    assert asked == [0, 0, 1, 1]
+    assert sink.write(rows, 0, "query", topic="t") is wrote
+    assert (looked, made) == ([] if wrote else ["c"], [rows] if has_state and not wrote else [])
     portal.close()
 
 
@@ -238,7 +282,7 @@ def test_what_is_told_of_a_committed_batch_changes_nothing_of_it(
         raise ZeroDivisionError
 
     driver.write = written
-    for name in ("sink._stop_of", "routing.check_columns"):
+    for name in ("sink.stop_of", "routing.check_columns"):
         monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
     sink, rows, portal = Sink(**GOOD, tasks=1, report=tell), cast(Any, Rows()), Portal()
     sink._opened = _Open(portal, cast(Any, None), cast(Any, driver))
@@ -262,7 +306,7 @@ def test_who_calls_a_sink_in_the_midst_of_its_own_write_is_told_so(monkeypatch: 
         said.append(str(refused.value))
         return True
 
-    for name in ("sink._stop_of", "routing.check_columns"):
+    for name in ("sink.stop_of", "routing.check_columns"):
         monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
     cluster = Cluster("127.0.0.1:1")
     sink, rows = Sink(**GOOD, tasks=1), cast(Any, Rows())
@@ -305,7 +349,7 @@ def test_who_closes_a_sink_from_another_thread_waits_for_its_write(monkeypatch: 
         ended.append("written")
         return True
 
-    for name in ("sink._stop_of", "routing.check_columns"):
+    for name in ("sink.stop_of", "routing.check_columns"):
         monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
     sink, rows, closing = Sink(**GOOD, tasks=1), cast(Any, Rows()), Thread(target=close)
     sink._opened = _Open(Portal(), Cluster("127.0.0.1:1"), cast(Any, SimpleNamespace(write=written, report=None)))

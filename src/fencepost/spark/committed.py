@@ -107,6 +107,8 @@ def judge(
     verdict = VERDICTS[number, end_of(batch.source_offsets, last.source_offsets)]
     begins_elsewhere = number is Number.SAME and batch.started != last.started and bool(batch.started and last.started)
     if verdict is Verdict.SKIP and not begins_elsewhere:
+        if number is Number.SAME and batch.topics != last.topics and batch.topics and last.topics:
+            return Judgement(Verdict.REFUSE, second_write(application_id, batch.batch_id))
         return Judgement(verdict)
     if verdict is Verdict.SKIP:
         differs = f"begins at {_text(batch.source_starts)}, but the one that was committed under this number did not"
@@ -119,6 +121,15 @@ def judge(
         Verdict.REFUSE,
         f"batch {batch.batch_id} of application {application_id!r} {differs}: this checkpoint is an older copy, or its "
         f"last files were lost. Nothing was written. Put the newest checkpoint back, or {_way_on(application_id)}",
+    )
+
+
+def second_write(application_id: str, batch_id: int) -> str:
+    """Why a write is refused that would be skipped as the repetition of another one, and leave its rows out."""
+    return (
+        f"batch {batch_id} of application {application_id!r} was committed by another write, and rows that only this "
+        "one has are not: a micro-batch is one write. Nothing was written. Give all its rows at once, with a column "
+        "topic. Where the query was changed to write to other topics, run it once more as it was before"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.admin import create_topic
@@ -50,17 +50,25 @@ class Progress(NamedTuple):
     """Where the sources were before it, where that is known; not written, and not read."""
     started: str = ""
     """A digest of these positions, which is written; empty where they are not known."""
+    topics: str = ""
+    """A digest of the names of the topics that it is written to; empty where they are not known."""
 
     @classmethod
     def of(
-        cls, query_id: str, batch_id: int, source_offsets: Sequence[Any], source_starts: Sequence[Any] = ()
+        cls,
+        query_id: str,
+        batch_id: int,
+        source_offsets: Sequence[Any],
+        source_starts: Sequence[Any] = (),
+        topics: Collection[str] = (),
     ) -> Progress:
         """This record, as it will be read from the topic."""
-        record = cls.decode(cls(query_id, batch_id, list(source_offsets)).encode())
+        names = _digest(sorted(set(topics))) if topics else ""
+        record = cls.decode(cls(query_id, batch_id, list(source_offsets), topics=names).encode())
         if not source_starts:
             return record
         starts = json.loads(json.dumps(list(source_starts)))
-        return record._replace(source_starts=starts, started=_digest(starts))
+        return record._replace(source_starts=starts, started=_digest([without(OF_THE_END, each) for each in starts]))
 
     def encode(self) -> bytes:
         fields: dict[str, Any] = {
@@ -72,6 +80,8 @@ class Progress(NamedTuple):
             fields["earlier_runs"] = self.earlier_runs
         if self.started:
             fields["started"] = self.started
+        if self.topics:
+            fields["topics"] = self.topics
         # Names of runs may have any characters: written as escapes, many of them would have no room in a record.
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
@@ -80,16 +90,17 @@ class Progress(NamedTuple):
         """Raises ValueError if it is none: what is half understood must not pass for a record without positions."""
         try:
             fields = json.loads(data)
-            earlier, started = fields.get("earlier_runs", []), fields.get("started", "")
+            earlier = fields.get("earlier_runs", [])
+            started, topics = fields.get("started", ""), fields.get("topics", "")
             numbers = fields["batch_id"], fields["source_offsets"]
-            found = cls(fields["query_id"], *numbers, tuple(earlier), started=started)
+            found = cls(fields["query_id"], *numbers, tuple(earlier), started=started, topics=topics)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             found = None
         if (
             found is None
             or type(found.batch_id) is not int
             or not (isinstance(found.source_offsets, list) and isinstance(earlier, list))
-            or not all(isinstance(name, str) for name in (found.query_id, started, *earlier))
+            or not all(isinstance(name, str) for name in (found.query_id, started, topics, *earlier))
         ):
             raise ValueError(f"{data[:_SHOWN]!r} is no progress record: it has a query, a number and positions")
         return found
@@ -102,10 +113,9 @@ class Progress(NamedTuple):
         return self._replace(earlier_runs=tuple(runs[-RUNS:]))
 
 
-def _digest(starts: Sequence[Any]) -> str:
-    """Tells the positions of a micro-batch's start from others, in little room."""
-    bare = [without(OF_THE_END, start) for start in starts]
-    return hashlib.sha256(json.dumps(bare, sort_keys=True).encode()).hexdigest()[:32]
+def _digest(values: Sequence[Any]) -> str:
+    """Tells these from others, in little room."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 
 class ProgressUnusable(Exception):

@@ -17,12 +17,15 @@ from fencepost.client.security import Security
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.spark.attempt import Plan
+from fencepost.spark.checkpoint import Checkpoint, make_state
 from fencepost.spark.claims import Written, is_slot_name
+from fencepost.spark.committed import second_write
 from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
 from fencepost.spark.offsets import PINS
 from fencepost.spark.progress import TOPIC as PROGRESS_TOPIC
 from fencepost.spark.progress import Progress
 from fencepost.spark.report import Report
+from fencepost.spark.running_query import query_of, stop_of
 from fencepost.spark.security import check_names, parse_security
 from fencepost.spark.session import refuse_connect
 
@@ -34,8 +37,6 @@ __all__ = ["Report", "Sink", "Step", "WriteCancelled", "WriteFailed"]
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-QUERY_ID: Final = "sql.streaming.queryId"
-"""Spark's name for the id of the query whose micro-batch a thread runs."""
 _LARGEST_ID: Final = 200
 _LARGEST_NUMBER: Final = 2**31 - 1
 _CANCELLED: Final = "SPARK_JOB_CANCELLED"
@@ -52,6 +53,10 @@ _INTERRUPTED: Final = (
 
 _LONG_SECONDS: Final = 1.0
 """After which it is looked whether anybody still wants what is waited for."""
+
+
+_DONE: Final[dict[tuple[str, str], tuple[str, int]]] = {}
+"""Application and cluster -> the run of a query in this process, and its micro-batch that was done last."""
 
 
 class _Open(NamedTuple):
@@ -88,8 +93,6 @@ class Sink:
     watch: Callable[[Step, int], None] | None = None
     report: Callable[[Report], None] | None = None
     _opened: _Open | None = field(default=None, init=False, repr=False)
-    _written: tuple[str, int, str | None] | None = field(default=None, init=False, repr=False)
-    """Query, batch and topic of what was written last."""
     _security: Security = field(init=False, repr=False)
     _in_use: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
     _user: int | None = field(default=None, init=False, repr=False, compare=False)
@@ -176,8 +179,9 @@ class Sink:
     ) -> bool:
         """Write a micro-batch, unless it was committed before; whether it was written.  One at a time; the next waits.
 
-        A micro-batch is one write: another one of the same number is taken for its repetition.  Rows for several topics
-        are one DataFrame with a column topic.  Raises WriteFailed if it cannot be written.
+        A micro-batch is one write, of whichever sink: another one of the same number is refused in the same run of the
+        query, and where it is to other topics; else it is taken for the repetition of the first.  Rows for several
+        topics are one DataFrame with a column topic.  Raises WriteFailed if it cannot be written.
 
         Raises WriteCancelled if Spark's job was cancelled, as by `query.stop()`.
         `source_offsets`: where the sources stand after the batch, an entry for each.  A batch that was committed before
@@ -190,19 +194,27 @@ class Sink:
 
         refuse_connect(rows)
         check_columns(rows, topic)
-        batch = Progress.of(query_id, batch_id, source_offsets, source_starts)
+        written_to = self.topics if topic is None else [topic]
+        batch = Progress.of(query_id, batch_id, source_offsets, source_starts, written_to)
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism
+        query = query_of(rows.sparkSession)
+        this = None if query is None else (str(query.runId().toString()), batch_id)
+        where = (self.application_id, self.bootstrap_servers)
 
         def write_alone() -> tuple[bool, Report | None]:
-            self._refuse_another_topic(query_id, batch_id, topic)
+            if this is not None and _DONE.get(where) == this:
+                raise WriteFailed(second_write(self.application_id, batch_id))
             opened = self._open()
             wrote = _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
-            self._written = (query_id, batch_id, topic) if wrote else self._written
+            if this is not None:
+                _DONE[where] = this
             return wrote, opened.driver.report
 
         wrote, report = self._alone("write", write_alone)
         if wrote and report is not None:
             self._tell(report)
+        if not wrote and query is not None and Checkpoint(query.resolvedCheckpointRoot()).has_state(rows.sparkSession):
+            make_state(rows)
         return wrote
 
     def _alone(self, call: str, work: Callable[[], T]) -> T:
@@ -232,16 +244,6 @@ class Sink:
             committed = f"batch {report.batch_id} of application {self.application_id!r} is committed"
             logger.exception("report failed: %s, and nothing of it is changed by that", committed)
 
-    def _refuse_another_topic(self, query_id: str, batch_id: int, topic: str | None) -> None:
-        """Raises WriteFailed for a second write of a micro-batch that is no repetition, and would be taken for one."""
-        if self._written is None or self._written[:2] != (query_id, batch_id) or self._written[2] == topic:
-            return
-        raise WriteFailed(
-            f"batch {batch_id} of application {self.application_id!r} was written to topic {self._written[2]!r}, and "
-            f"its rows for topic {topic!r} cannot be added: a micro-batch is one write. Give all its rows at once, "
-            "with a column topic"
-        )
-
 
 def _are_names(topics: object) -> bool:
     """Whether these are names that can be gone through again and again."""
@@ -261,7 +263,7 @@ class _InThisThread:
         self._portal = portal
         self._rows = rows
         self._topic = topic
-        self._is_stopped = _stop_of(rows.sparkSession)
+        self._is_stopped = stop_of(rows.sparkSession)
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._portal.call(work if self._is_stopped is None else _until(self._is_stopped, work))
@@ -349,26 +351,6 @@ def _notice_other_rows(spark: SparkSession) -> None:
     """
     for name in _CHECKSUMS:
         spark.conf.set(name, "true")
-
-
-def _stop_of(spark: SparkSession) -> Callable[[], bool] | None:
-    """What tells, from any thread, whether the query is to end whose micro-batch this thread runs; None: it runs none.
-
-    Spark interrupts that thread somewhere, and cancels jobs; what is raised does not tell that from an accident.
-    """
-    query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
-    if query_id is None:
-        return None
-    # Micro-batches have a session of their own, whose `streams` knows nothing of the query.
-    jvm: Any = spark.sparkContext._jvm
-    queries: Any = spark._jsparkSession.sharedState().activeStreamingQueries()
-    key = jvm.java.util.UUID.fromString(query_id)
-
-    def is_stopped() -> bool:
-        query = queries.get(key)
-        return query is None or not query.isActive()
-
-    return is_stopped
 
 
 def _never() -> bool:

@@ -1,0 +1,85 @@
+"""What Spark writes down of a query: where its micro-batches end, and its state."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def make_state(rows: DataFrame) -> None:
+    """Have a micro-batch make its state, which a plan that is not run does not: Spark goes on from that after it."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+class Checkpoint:
+    """What Spark keeps of a query, on whatever file system it is."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    def query_id(self, spark: SparkSession) -> str:
+        if not self._has(spark, "metadata"):
+            raise ValueError(
+                f"checkpoint_location={self._location!r} is no checkpoint of a query: give foreach_batch the "
+                "checkpointLocation of the query that it is for"
+            )
+        query_id: str = json.loads(self._text(spark, "metadata").splitlines()[0])["id"]
+        return query_id
+
+    def offsets(self, spark: SparkSession, batch_id: int) -> list[Any]:
+        """The end offsets of every source in this batch; empty if Spark has none of it, as before the first one."""
+        if not self._has(spark, f"offsets/{batch_id}"):
+            return []
+        try:
+            return ends_of(self._text(spark, f"offsets/{batch_id}"))
+        except ValueError as error:
+            raise ValueError(f"{self._location}/offsets/{batch_id} cannot be read: {error}") from error
+
+    def has_state(self, spark: SparkSession) -> bool:
+        """Whether the query keeps state from one batch to the next."""
+        return self._has(spark, "state")
+
+    def _has(self, spark: SparkSession, name: str) -> bool:
+        files, path = self._place(spark, name)
+        there: bool = files.exists(path)
+        return there
+
+    def _place(self, spark: SparkSession, name: str) -> tuple[Any, Any]:
+        """The file system, and where a file is in it."""
+        jvm: Any = spark.sparkContext._jvm
+        path = jvm.org.apache.hadoop.fs.Path(f"{self._location}/{name}")
+        return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path
+
+    def _text(self, spark: SparkSession, name: str) -> str:
+        jvm: Any = spark.sparkContext._jvm
+        files, path = self._place(spark, name)
+        stream = files.open(path)
+        try:
+            text: str = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return text
+
+
+def ends_of(text: str) -> list[Any]:
+    """The end offsets of every source, from what Spark writes down of a batch; None where one gave nothing new.
+
+    A version, a line about the batch, then a line for each source; from version 2 on with its name or number before,
+    in any order.  Raises ValueError if it is none of these.
+    """
+    version, _, *lines = [line.strip() for line in text.splitlines()] or ["", ""]
+    ends = [line for line in lines if line]
+    if version == "v2":
+        named = dict(line.split(":", 1) for line in ends)
+        ends = [named[name] for name in sorted(named, key=_place)]
+    elif version != "v1":
+        raise ValueError(f"its format is {version!r}, and those that are known are v1 and v2")
+    return [None if end == "-" else json.loads(end) for end in ends]
+
+
+def _place(name: str) -> tuple[bool, int, str]:
+    """What puts numbered sources in the order of their numbers, before those that have names."""
+    return (True, 0, name) if not name.isdecimal() else (False, int(name), name)

@@ -1,0 +1,62 @@
+"""What is read of Spark's own checkpoint, without Spark."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any, cast
+
+import pytest
+
+from fencepost.spark.checkpoint import Checkpoint
+
+
+def checkpoint(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> Checkpoint:
+    monkeypatch.setattr(Checkpoint, "_has", lambda _, __, name: name in files)
+    monkeypatch.setattr(Checkpoint, "_text", lambda _, __, name: files[name])
+    return Checkpoint("somewhere")
+
+
+@pytest.mark.parametrize("gives", list(product((True, False), repeat=3)))
+def test_each_source_of_a_batch_has_its_place_whether_it_gave_anything_or_not(
+    gives: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = cast(Any, None)
+    batches = [
+        [{"in": {"0": 10 * number + place}} if gave else None for place, gave in enumerate(gives)]
+        for number in range(3)
+    ]
+    files = {
+        f"offsets/{number}": "\n".join(
+            ["v1", json.dumps({"batchWatermarkMs": 0}), *("-" if each is None else json.dumps(each) for each in ends)]
+        )
+        for number, ends in enumerate(batches)
+    }
+    found = checkpoint(monkeypatch, files)
+    assert [found.offsets(nobody, number) for number in range(3)] == batches
+    assert found.offsets(nobody, 3) == found.offsets(nobody, -1) == []
+
+
+@pytest.mark.parametrize(("names", "order"), [(list(map(str, range(11))), range(11)), (["b", "c", "a_1"], [2, 0, 1])])
+def test_sources_that_have_names_are_in_one_order_however_they_are_written_down(
+    names: list[str], order: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with spark.sql.streaming.offsetLog.formatVersion 2; by number they are where format 1 has them."""
+    ends: list[Any] = [None if n == 1 else {"in:put": {"0": n}} for n in range(len(names))]
+    lines = [f"{name}:{'-' if end is None else json.dumps(end)}" for name, end in zip(names, ends, strict=True)]
+    files = {f"offsets/{number}": "\n".join(["v2", "{}", *some]) for number, some in enumerate([lines, lines[::-1]])}
+    found = checkpoint(monkeypatch, files)
+    assert found.offsets(cast(Any, None), 0) == found.offsets(cast(Any, None), 1) == [ends[n] for n in order]
+
+
+@pytest.mark.parametrize("version", ["v3", "", "v"])
+def test_an_offset_log_that_is_not_known_is_named(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = checkpoint(monkeypatch, {"offsets/0": f"{version}\n{{}}\n-"})
+    with pytest.raises(ValueError, match=r"somewhere/offsets/0 .* format"):
+        found.offsets(cast(Any, None), 0)
+
+
+def test_a_directory_that_is_no_checkpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = checkpoint(monkeypatch, {})
+    with pytest.raises(ValueError, match="checkpoint_location='somewhere' is no checkpoint"):
+        found.query_id(cast(Any, None))
