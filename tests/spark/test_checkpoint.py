@@ -56,6 +56,25 @@ def test_an_offset_log_that_is_not_known_is_named(version: str, monkeypatch: pyt
         found.offsets(cast(Any, None), 0)
 
 
+@pytest.mark.parametrize("compact", ["", ".compact"])
+def test_what_counts_batches_of_files_says_which_files(monkeypatch: pytest.MonkeyPatch, compact: str) -> None:
+    """Planned again it may be others, that came meanwhile; every tenth file has those of all batches before it too."""
+    entries = [json.dumps({"path": f"file:/{name}.txt", "timestamp": 5, "batchId": 9}) for name in "ab"]
+    older = json.dumps({"path": "file:/0.txt", "timestamp": 5, "batchId": 8})
+    files = {"offsets/9": 'v1\n{}\n{"in":{"0":3}}\n{"logOffset":9}'}
+
+    def ends(*found: str) -> list[Any]:
+        there = {f"sources/1/9{compact}": "\n".join(["v1", *found])} if found else {}
+        return checkpoint(monkeypatch, files | there).offsets(cast(Any, None), 9)
+
+    both = ends(*entries)
+    assert both[0] == {"in": {"0": 3}} and both[1].keys() == {"logOffset", "@files"}
+    assert ends(*reversed(entries)) == both
+    assert ends(older, *entries) == both
+    assert ends(entries[0]) != both
+    assert ends()[1] == {"logOffset": 9}, "where Spark has removed it nothing is said"
+
+
 def test_a_directory_that_is_no_checkpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = checkpoint(monkeypatch, {})
     with pytest.raises(ValueError, match="checkpoint_location='somewhere' is no checkpoint"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.spark.committed import FOLLOWING, VERDICTS, End, Number, Verdict, end_of, judge
-from fencepost.spark.positions import BEGAN, EPOCHS, FIRSTS
+from fencepost.spark.positions import BEGAN, EPOCHS, FILES, FIRSTS
 from fencepost.spark.progress import Progress
 
 LAST = Progress("query", 5, [{"in": {"0": 10, "1": 20}}])
@@ -70,6 +70,35 @@ def test_the_same_number_and_end_are_those_of_another_batch_if_it_begins_elsewhe
             assert needed in judgement.reason
     older = last._replace(started="")  # as a version before this one wrote it
     assert judge("orders", older, Progress.of("query", 5, ends, starts), new_query=False).verdict is Verdict.SKIP
+
+
+@pytest.mark.parametrize(
+    ("number", "count", "files", "verdict"),
+    [
+        (5, 4, "same", Verdict.SKIP),
+        (5, 4, "others", Verdict.REFUSE),
+        (4, 3, "others", Verdict.REFUSE),
+        (4, 4, "same", Verdict.SKIP),
+        (5, 4, None, Verdict.SKIP),
+        (6, 5, "others", Verdict.WRITE),
+    ],
+)
+def test_a_count_of_batches_does_not_tell_which_files_were_in_them(
+    number: int, count: int, files: str | None, verdict: Verdict
+) -> None:
+    def ends(count: int, files: str | None) -> list[Any]:
+        return [{"in": {"0": 10}}, {"logOffset": count, **({} if files is None else {FILES: files})}]
+
+    last = Progress.decode(Progress.of("query", 5, ends(4, "same"), ends(3, "older")).encode())
+    starts = ends(count - 1, "other") if number == 6 else ends(3, "other")
+    judgement = judge("orders", last, Progress.of("query", number, ends(count, files), starts), new_query=False)
+    assert judgement.verdict is verdict
+    if verdict is Verdict.REFUSE:
+        for needed in (f"batch {number} ", "reads other files than batch 5", "newest checkpoint"):
+            assert needed in judgement.reason
+    of_an_older_version = last._replace(files="")
+    again = judge("orders", of_an_older_version, Progress.of("query", 5, ends(4, files), ends(3, "other")), False)
+    assert again.verdict is Verdict.SKIP
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from fencepost.protocol.messages.fetch import PartitionData
 from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.spark.positions import FILES
 from fencepost.spark.progress import PARTITION, RUNS, Ledger, Progress, read_progress, unfit
 
 STEPS = st.lists(
@@ -226,8 +227,9 @@ def test_a_topic_that_would_lose_records_is_named(partitions: int, policy: str |
 @pytest.mark.parametrize("topics", [[], ["a", "b"]])
 @pytest.mark.parametrize("starts", [[], [{"topic": {"0": 2}}, None]])
 def test_a_record_is_read_as_it_was_written(starts: list[Any], topics: list[str]) -> None:
-    record = Progress.of("query", 7, [{"topic": {"0": 5}}, None], starts, topics)
-    assert bool(record.started) == bool(starts) and bool(record.topics) == bool(topics)
+    record = Progress.of("query", 7, [{"topic": {"0": 5}}, None, {"logOffset": 3, FILES: "abc"}], starts, topics)
+    assert bool(record.started) == bool(starts) and bool(record.topics) == bool(topics) and record.files
+    assert record.source_offsets[2] == {"logOffset": 3}, "a version that knows of no files compares these"
     assert Progress.decode(record.encode()) == record._replace(source_starts=())
 
 
@@ -254,6 +256,7 @@ def test_where_a_batch_began_and_was_written_to_takes_little_room_in_its_record(
         b'{"query_id":"query","batch_id":7,"source_offsets":[],"earlier_runs":[7]}',
         b'{"query_id":"query","batch_id":7,"source_offsets":[],"started":7}',
         b'{"query_id":"query","batch_id":7,"source_offsets":[],"topics":["a"]}',
+        b'{"query_id":"query","batch_id":7,"source_offsets":[],"files":0}',
         b"[" * 100_000,
     ],
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
+
+from fencepost.spark.positions import FILES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,9 +37,22 @@ class Checkpoint:
         if not self._has(spark, f"offsets/{batch_id}"):
             return []
         try:
-            return ends_of(self._text(spark, f"offsets/{batch_id}"))
+            ends = ends_of(self._text(spark, f"offsets/{batch_id}"))
         except ValueError as error:
             raise ValueError(f"{self._location}/offsets/{batch_id} cannot be read: {error}") from error
+        return [self._with_files(spark, source, end) for source, end in enumerate(ends)]
+
+    def _with_files(self, spark: SparkSession, source: int, end: Any) -> Any:
+        """An offset of Spark's source of files, which counts batches, with a digest of the files of that batch."""
+        if not isinstance(end, dict) or end.keys() != {"logOffset"}:
+            return end
+        number = end["logOffset"]
+        for name in (f"sources/{source}/{number}", f"sources/{source}/{number}.compact"):
+            if self._has(spark, name):
+                entries = self._text(spark, name).splitlines()[1:]
+                files = sorted(entry for entry in entries if json.loads(entry)["batchId"] == number)
+                return {**end, FILES: hashlib.sha256("\n".join(files).encode()).hexdigest()[:32]}
+        return end
 
     def has_state(self, spark: SparkSession) -> bool:
         """Whether the query keeps state from one batch to the next."""

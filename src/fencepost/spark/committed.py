@@ -106,11 +106,14 @@ def judge(
         return _later(application_id, last, batch, accept_gap)
     verdict = VERDICTS[number, end_of(batch.source_offsets, last.source_offsets)]
     begins_elsewhere = number is Number.SAME and batch.started != last.started and bool(batch.started and last.started)
-    if verdict is Verdict.SKIP and not begins_elsewhere:
+    reads_others = batch.files != last.files and bool(batch.files and last.files)
+    if verdict is Verdict.SKIP and not begins_elsewhere and not reads_others:
         if number is Number.SAME and batch.topics != last.topics and batch.topics and last.topics:
             return Judgement(Verdict.REFUSE, second_write(application_id, batch.batch_id))
         return Judgement(verdict)
-    if verdict is Verdict.SKIP:
+    if verdict is Verdict.SKIP and reads_others:
+        differs = f"reads other files than batch {last.batch_id}, the last one that was committed"
+    elif verdict is Verdict.SKIP:
         differs = f"begins at {_text(batch.source_starts)}, but the one that was committed under this number did not"
     else:
         differs = (

@@ -16,6 +16,8 @@ TOPICS: Final = "@topics"
 BEGAN: Final = "@began"
 FIRSTS: Final = "@firsts"
 EPOCHS: Final = "@epochs"
+FILES: Final = "@files"
+"""Beside an offset of Spark's source of files: a digest of the files of that batch."""
 OF_THE_END: Final = (BEGAN, FIRSTS, EPOCHS)
 """What stands in the end of a micro-batch, and is no position in it."""
 LARGEST: Final = 2**63 - 1

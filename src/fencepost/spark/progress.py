@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.admin import create_topic
@@ -22,7 +22,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import Isolation, TopicPartition
-from fencepost.spark.positions import OF_THE_END, without
+from fencepost.spark.positions import FILES, OF_THE_END, without
 from fencepost.spark.topic_configs import topic_configs
 
 TOPIC: Final = "fencepost.progress"
@@ -52,6 +52,8 @@ class Progress(NamedTuple):
     """A digest of these positions, which is written; empty where they are not known."""
     topics: str = ""
     """A digest of the names of the topics that it is written to; empty where they are not known."""
+    files: str = ""
+    """A digest of the files that it reads, of Spark's source of files, whose offsets count batches; empty for none."""
 
     @classmethod
     def of(
@@ -62,12 +64,15 @@ class Progress(NamedTuple):
         source_starts: Sequence[Any] = (),
         topics: Collection[str] = (),
     ) -> Progress:
-        """This record, as it will be read from the topic."""
+        """This record, as it will be read from the topic.  Offsets of files may say which, under the name FILES."""
         names = _digest(sorted(set(topics))) if topics else ""
-        record = cls.decode(cls(query_id, batch_id, list(source_offsets), topics=names).encode())
+        files = [each.get(FILES) if isinstance(each, Mapping) else None for each in source_offsets]
+        which = _digest(files) if any(files) else ""
+        ends = [without([FILES], each) for each in source_offsets]
+        record = cls.decode(cls(query_id, batch_id, ends, topics=names, files=which).encode())
         if not source_starts:
             return record
-        starts = json.loads(json.dumps(list(source_starts)))
+        starts = json.loads(json.dumps([without([FILES], each) for each in source_starts]))
         return record._replace(source_starts=starts, started=_digest([without(OF_THE_END, each) for each in starts]))
 
     def encode(self) -> bytes:
@@ -82,6 +87,8 @@ class Progress(NamedTuple):
             fields["started"] = self.started
         if self.topics:
             fields["topics"] = self.topics
+        if self.files:
+            fields["files"] = self.files
         # Names of runs may have any characters: written as escapes, many of them would have no room in a record.
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
@@ -91,16 +98,16 @@ class Progress(NamedTuple):
         try:
             fields = json.loads(data)
             earlier = fields.get("earlier_runs", [])
-            started, topics = fields.get("started", ""), fields.get("topics", "")
+            started, topics, files = digests = [fields.get(name, "") for name in ("started", "topics", "files")]
             numbers = fields["batch_id"], fields["source_offsets"]
-            found = cls(fields["query_id"], *numbers, tuple(earlier), started=started, topics=topics)
+            found = cls(fields["query_id"], *numbers, tuple(earlier), started=started, topics=topics, files=files)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             found = None
         if (
             found is None
             or type(found.batch_id) is not int
             or not (isinstance(found.source_offsets, list) and isinstance(earlier, list))
-            or not all(isinstance(name, str) for name in (found.query_id, started, topics, *earlier))
+            or not all(isinstance(name, str) for name in (found.query_id, *digests, *earlier))
         ):
             raise ValueError(f"{data[:_SHOWN]!r} is no progress record: it has a query, a number and positions")
         return found
