@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -31,7 +32,9 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_records_that_are_gone_are_an_error_unless_it_is_said_otherwise(broker: Broker, fails: bool) -> None:
+def test_records_that_are_gone_are_an_error_or_are_named_in_the_log(
+    broker: Broker, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
     with ExitStack() as stack:
         topic = Topic(broker, f"lost-{fails}", random.Random(f"lost {fails}"), stack)
         topic.write(20)
@@ -49,6 +52,9 @@ def test_records_that_are_gone_are_an_error_unless_it_is_said_otherwise(broker: 
         else:
             engine.drain()
             assert sorted(engine.rows, key=lambda row: row[:2]) == left
+            named = re.findall(rf"left out .*: {topic.name}-{row.partition} from offset (\d+) to (\d+)", caplog.text)
+            gone = [offset for first, last in named for offset in range(int(first), int(last) + 1)]
+            assert gone == list(range(row.offset))
 
 
 class Stub:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Iterator
 from typing import Final
@@ -22,6 +23,8 @@ from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.record_columns import record_batches
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.losses import records_are_gone, topic_was_deleted, topic_was_made_anew
+
+logger = logging.getLogger(__name__)
 
 _FETCH_BYTES: Final = 8 * 1024 * 1024
 
@@ -181,4 +184,7 @@ class RangeReader:
         end = (await list_offsets(cluster, [at], LATEST, self._isolation))[at][0]
         if self._fail_on_data_loss:
             raise records_are_gone(at, position, first, end)
-        return first if first > position else self._end
+        following = min(first, self._end) if first > position else self._end
+        where = f"{at.topic}-{at.partition} from offset {position} to {following - 1}"
+        logger.warning("records are gone, and are left out as failOnDataLoss is false: %s", where)
+        return following
