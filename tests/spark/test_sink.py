@@ -231,10 +231,11 @@ def test_a_second_write_of_a_batch_in_one_run_of_a_query_is_no_repetition(
             with pytest.raises(WriteFailed, match=r"batch 0 .* by another write.* one write"):
                 sink.write(rows, 0, "query", topic="t")
     assert two.write(rows, 1, "query", topic="t") is wrote
+    assert two.write(rows, 1, "another", topic="t") is wrote, "as who writes each micro-batch as a run of its own"
     for _ in range(2):  # what failed is tried again by whoever likes
         with pytest.raises(WriteFailed, match="no"):
             one.write(rows, 7, "query", topic="t")
-    assert asked == [(0, "first"), (0, "second"), (1, "second"), (7, "second"), (7, "second")]
+    assert asked == [(0, "first"), (0, "second"), (1, "second"), (1, "second"), (7, "second"), (7, "second")]
     portal.close()
 
 

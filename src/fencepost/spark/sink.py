@@ -55,8 +55,8 @@ _LONG_SECONDS: Final = 1.0
 """After which it is looked whether anybody still wants what is waited for."""
 
 
-_DONE: Final[dict[tuple[str, str], tuple[str, int]]] = {}
-"""Application and cluster -> the run of a query in this process, and its micro-batch that was done last."""
+_DONE: Final[dict[tuple[str, str], tuple[str, str, int]]] = {}
+"""Application and cluster -> a run of a query in this process, and under which id and number it wrote last."""
 
 
 class _Open(NamedTuple):
@@ -198,7 +198,7 @@ class Sink:
         batch = Progress.of(query_id, batch_id, source_offsets, source_starts, written_to)
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism
         query = query_of(rows.sparkSession)
-        this = None if query is None else (str(query.runId().toString()), batch_id)
+        this = None if query is None else (str(query.runId().toString()), query_id, batch_id)
         where = (self.application_id, self.bootstrap_servers)
 
         def write_alone() -> tuple[bool, Report | None]:
