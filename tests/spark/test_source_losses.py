@@ -32,7 +32,7 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_records_that_are_gone_are_an_error_or_are_named_in_the_log(
+def test_records_that_are_gone_are_an_error_unless_it_is_said_otherwise(
     broker: Broker, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
     with ExitStack() as stack:
