@@ -331,6 +331,21 @@ def test_a_stream_reads_and_writes_through_tls_and_sasl_and_shows_no_secret(
         assert HERS not in text
 
 
+@pytest.mark.parametrize("what", ["PLAIN", "TLS, its own text"])
+def test_a_view_shows_no_secret_in_the_log_of_events(spark: SparkSession, logged: Path, what: str) -> None:
+    """Spark shows the options in its plan, but for what `spark.redaction.regex` matches."""
+    least = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"} | TAKEN[what]
+    name = "view_" + "".join(filter(str.isalpha, what))
+    for made in (spark.read, spark.readStream):
+        made.format("fencepost").options(**least).load().createOrReplaceTempView(name)
+    scala: Any = spark.sparkContext._jsc.sc()
+    scala.listenerBus().waitUntilEmpty()
+    logs = written_down(logged)
+    assert name in logs and "kafka.security.protocol=" in logs
+    for secret in (SECRET, "opens-it", *PEM["client-key"].splitlines()[1:-1]):
+        assert secret not in logs
+
+
 def test_the_pipeline_of_the_page_copies_the_rows(
     spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

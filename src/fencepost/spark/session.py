@@ -19,6 +19,10 @@ _SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
     # A speculative copy of a task would only be refused: the transaction is shared by all of them.
     "spark.speculation": "false",
+    # The default, and options that have passwords and keys: of views and tables Spark shows options in plans.
+    "spark.redaction.regex": (
+        "(?i)secret|password|token|access[.]?key|credential|jaas[.]config|keystore[.]key|private key"
+    ),
     # The default one starts two dozen processes for each micro-batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
