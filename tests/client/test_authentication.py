@@ -233,7 +233,11 @@ def test_a_server_that_cannot_prove_who_it_is_gets_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "hint"), [("wants SASL", "its port is one for SASL"), ("is silent", "did not answer within 500 ms")]
+    ("kind", "hint"),
+    [
+        ("wants SASL", "its port is one for SASL, and the security protocol must say so$"),
+        ("is silent", "did not answer within 500 ms"),
+    ],
 )
 def test_what_may_pass_is_tried_until_time_is_up_and_named_then(kind: str, hint: str) -> None:
     async def scenario(world: World) -> None:

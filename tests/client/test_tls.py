@@ -220,7 +220,7 @@ REFUSED: dict[str, tuple[Callable[[], ssl.SSLContext | bytes], SecurityOptions, 
     "no longer valid": (
         lambda: server_tls("expired"),
         TLS,
-        r"is not trusted \(certificate has expired\): it is to be renewed",
+        r"is not valid at this time \(certificate has expired\): have the broker given a new one",
     ),
     "TLS on a plain port": (
         lambda: b"HTTP/1.1 400 Bad Request\r\n\r\n",

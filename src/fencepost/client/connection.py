@@ -291,12 +291,13 @@ class Connection(asyncio.BufferedProtocol):
                 tls.cut_off(self.address)
                 if self._has_tls
                 else ConnectionLostError(
-                    f"{lost}, before anything was answered: if it always is, it is a port for another security_protocol"
+                    f"{lost}, before anything was answered: if it always is, it is a port for another security protocol"
                 )
             )
         if self._answered == 1 and self._login is None:
             return ConnectionLostError(
-                f"{lost}, before a request was answered: if it always is, its port is one for SASL (security_protocol)"
+                f"{lost}, before a request was answered: if it always is, its port is one for SASL, and the security "
+                "protocol must say so"
             )
         return ConnectionLostError(lost)
 

@@ -135,7 +135,12 @@ def _distrust(where: str, error: ssl.SSLCertVerificationError) -> str:
             f"the certificate of {where} is for another name: use one in bootstrap_servers and advertised.listeners "
             "that it has, or set ssl_check_hostname=False if you accept any"
         )
-    mend = "ssl_cafile must have the certificate of who signed it"
     if error.verify_code in (_NOT_YET_VALID, _EXPIRED):
-        mend = "it is to be renewed, or that of who signed it, unless the clock of this machine is wrong"
-    return f"the certificate of {where} is not trusted ({error.verify_message}): {mend}"
+        return (
+            f"the certificate of {where}, or one that it is signed with, is not valid at this time "
+            f"({error.verify_message}): have the broker given a new one, or see to the clock of this machine"
+        )
+    return (
+        f"the certificate of {where} is not trusted ({error.verify_message}): ssl_cafile must have the certificate of "
+        "who signed it"
+    )
