@@ -41,6 +41,13 @@ def test_names_are_case_insensitive() -> None:
         ({"colour": "red"}, "option colour is not known; there are kafka.bootstrap.servers, "),
         ({"kafka.fetch.max.wait.ms": "7"}, "kafka.fetch.max.wait.ms cannot be used: it is a setting of Java's client"),
         ({"kafka.isolation.levle": "7"}, "is kafka.isolation.level meant"),
+        ({"kafka.sasl.jass.config": "7"}, "is kafka.sasl.jaas.config meant"),
+        *(
+            ({f"kafka.{name}": "7"}, f"kafka.{name} cannot be used: it is a setting of Java's client")
+            for name in ("client.id", "request.timeout.ms", "group.instance.id", "ssl.protocol", "security.providers")
+        ),
+        ({"kafka.bootstrap.servers": "h"}, "^kafka.bootstrap.servers has 'h': it must be host:port"),
+        ({"kafka.bootstrap.servers": " , "}, "^kafka.bootstrap.servers is empty"),
         ({"minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger=0: it must be 1 or more"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "must not be above maxOffsetsPerTrigger=8"),
         ({"maxRecordsPerPartition": "none"}, "maxRecordsPerPartition=none: it must be a number"),

@@ -68,6 +68,13 @@ def test_columns_that_cannot_be_written_are_named(columns: Columns, named: str) 
         check_columns(cast(DataFrame, columns), "out")
 
 
+def test_a_column_that_is_there_twice_is_named() -> None:
+    columns = Columns(key=TEXT, value=TEXT)
+    columns.columns = ["key", "value", "value"]
+    with pytest.raises(ValueError, match=r"has a column value twice"):
+        check_columns(cast(DataFrame, columns), "out")
+
+
 @pytest.mark.parametrize("codec", ["", "snapy", "ZIP"])
 def test_a_codec_that_there_is_not_is_named_at_once(codec: str) -> None:
     with pytest.raises(ValueError, match="it must be one of none, gzip, snappy, lz4, zstd"):

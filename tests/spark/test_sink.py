@@ -33,6 +33,7 @@ GOOD: dict[str, Any] = {"application_id": "app", "bootstrap_servers": "127.0.0.1
         ({"application_id": ""}, "application_id=''"),
         ({"application_id": "a" * 201}, "1 to 200 characters"),
         ({"application_id": "app/slot/0"}, "application_id='app/slot/0': tasks of another application"),
+        ({"bootstrap_servers": "h"}, "bootstrap_servers has 'h': it must be host:port"),
         ({"topics": []}, "topics="),
         ({"topics": ["t", "fencepost.progress"]}, "'fencepost.progress' is the sink's own"),
         ({"topics": "orders"}, "topics='orders': it must be a list"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from fencepost.broker import Broker, running_broker
 from fencepost.client.errors import BrokerError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.spark import offsets
-from fencepost.spark.options import parse
+from fencepost.spark.options import BadOption, parse
 from fencepost.spark.source import BatchReader, Range
 
 
@@ -105,3 +106,33 @@ def test_both_ends_are_looked_up_again_where_a_topic_was_away_for_a_moment(
         between(monkeypatch, away, which)
         reader = BatchReader(parse(topic.options(), streaming=False), SCHEMA)
         assert sorted(rows_of(reader, reader.partitions(), topic.name), key=lambda row: row[:2]) == topic.shown()
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_batch_that_is_to_begin_behind_its_end_is_named(broker: Broker, times: int) -> None:
+    """As by Spark's own source; the other partitions are not read without it."""
+    with ExitStack() as stack:
+        topic = Topic(broker, f"reversed-{times}", random.Random(times), stack)
+        topic.write(40)
+        rows = topic.shown()
+        end = {
+            each: max(row.offset for row in rows if row.partition == each) for each in {row.partition for row in rows}
+        }
+        last = max(end, key=lambda each: end[each])
+        early, late = ({str(n): 0 for n in range(topic.partitions)} for _ in range(2))
+        late[str(last)] = end[last]
+
+        def given(**options: str) -> list[Any]:
+            return BatchReader(parse(topic.options(**options), streaming=False), SCHEMA).partitions()
+
+        starts = {"startingOffsets": json.dumps({topic.name: late})}
+        ends = {"endingOffsets": json.dumps({topic.name: early})}
+        if times:
+            ends = {"endingTimestamp": "0"}
+        if times == 2:
+            starts = {"startingTimestamp": str(2**62), "startingOffsetsByTimestampStrategy": "latest"}
+        with pytest.raises(
+            BadOption, match=rf"{topic.name}-\d begins at \d+ by {next(iter(starts))}, and ends before it"
+        ):
+            given(**starts, **ends)
+        assert given(**ends) == [], "the beginning of a log is no place that was said"

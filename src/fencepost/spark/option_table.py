@@ -138,6 +138,8 @@ REFUSED: Final[Mapping[str, str]] = {
     "topic": "it is for writing; to read, give subscribe",
 }
 
+_LIKE: Final = 0.6
+_MUCH_LIKE: Final = 0.82
 _BATCHES: Final = "it cannot be set: a task sends batches of 512 KiB, and what is left when its rows end"
 _SERIALIZED: Final = "key and value are written as they are: convert them with functions of DataFrames"
 #: option of Spark's own sink -> what to give `write_stream`, `write` and `Sink` instead, or why there is nothing
@@ -179,9 +181,11 @@ def of_other_kind(streaming: bool) -> dict[str, str]:
 def unknown(name: str, known: Iterable[str]) -> BadOption:
     """What to say of an option that is not there: which one may be meant."""
     spelt = {each.lower(): each for each in known}
-    meant = get_close_matches(name.lower(), spelt, n=1)
+    is_kafkas = name.lower().startswith("kafka.")
+    # Settings of Java's client are much like each other.
+    meant = get_close_matches(name.lower(), spelt, n=1, cutoff=_MUCH_LIKE if is_kafkas else _LIKE)
     if meant:
         return BadOption(f"option {name} is not known: is {spelt[meant[0]]} meant?")
-    if name.lower().startswith("kafka."):
+    if is_kafkas:
         return BadOption(f"option {name} cannot be used: it is a setting of Java's client that this one has not")
     return BadOption(f"option {name} is not known; there are {', '.join(spelt.values())}")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from fencepost.client.addresses import addresses_of
 from fencepost.client.security import Security
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import Isolation, TopicPartition
@@ -50,6 +51,10 @@ class Bound:
         """Milliseconds since 1970, where it names times."""
         return self.timestamps[at] if self.timestamp is None else self.timestamp
 
+    def names_a_place(self, at: TopicPartition) -> bool:
+        """Whether it says where in a partition, and not only its first offset or its end."""
+        return self.timestamp is not None or bool(self.timestamps) or self.by_partition.get(at, LATEST) >= 0
+
     def check(self, partitions: Sequence[TopicPartition]) -> None:
         """Raises BadOption unless these are the partitions that are named, if any are."""
         named, least = (self.timestamps, 0) if self.timestamps else (self.by_partition, EARLIEST)
@@ -64,6 +69,16 @@ class Bound:
                 raise BadOption(f"{self.option} names {name}, which is not read")
             if named[at] < least:
                 raise BadOption(f"{self.option} has {name} at {named[at]}: it must be {least} or more")
+
+
+def check_order(first: Bound, last: Bound, start: Offsets, end: Offsets) -> None:
+    """Raises BadOption for a partition that a batch is told to begin in behind the place where it is told to end."""
+    for at in sorted(start.keys() & end.keys()):
+        if start[at] > end[at] and first.names_a_place(at) and last.names_a_place(at):
+            raise BadOption(
+                f"{at.topic}-{at.partition} begins at {start[at]} by {first.option}, and ends before it, at {end[at]}, "
+                f"by {last.option}: nothing lies between"
+            )
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,10 @@ def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
     servers = get("kafka.bootstrap.servers")
     if not servers:
         raise BadOption('give .option("kafka.bootstrap.servers", "host:port")')
+    try:
+        addresses_of(servers)
+    except ValueError as error:
+        raise BadOption(f"kafka.{str(error).replace('bootstrap_servers', 'bootstrap.servers')}") from None
     audit = _one_of("schema", get("schema") or "kafka", "kafka", "audit") == "audit"
     assigned = get("assign")
     least, most = number("minOffsetsPerTrigger"), number("maxOffsetsPerTrigger")

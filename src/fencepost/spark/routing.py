@@ -32,6 +32,9 @@ def check_columns(df: DataFrame, topic: str | None) -> None:
             f"the DataFrame has the columns {', '.join(have)}: it must have value, and may have key, topic, partition, "
             "timestamp and headers; use select() to name them so"
         )
+    twice = [name for name in KINDS if have.count(name) > 1]
+    if twice:
+        raise ValueError(f"the DataFrame has a column {twice[0]} twice: use select() or drop() to have it once")
     if topic is None and "topic" not in have:
         raise ValueError("there is no topic to write to: give topic=..., or a column topic")
     if topic is not None and "topic" in have:

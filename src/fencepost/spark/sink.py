@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from fencepost.client.addresses import addresses_of
 from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
 from fencepost.client.security import Security
@@ -110,6 +111,7 @@ class Sink:
             raise ValueError(
                 f"application_id={self.application_id!r}: a source of application {owner!r} keeps its start there"
             )
+        addresses_of(self.bootstrap_servers)
         if not _are_names(self.topics):
             raise ValueError(f"topics={self.topics!r}: it must be a list of every topic that is written to")
         if PROGRESS_TOPIC in self.topics:

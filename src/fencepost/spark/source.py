@@ -44,7 +44,7 @@ from fencepost.spark.losses import (
     topic_was_deleted,
     truncated,
 )
-from fencepost.spark.options import BadOption, Bound, SourceOptions, parse
+from fencepost.spark.options import BadOption, Bound, SourceOptions, check_order, parse
 from fencepost.spark.positions import Positions
 
 COLUMNS: Final = (
@@ -144,6 +144,7 @@ class BatchReader(DataSourceReader):
             start, end = (_there(asker, *each, self._options) for each in zip(bounds, found, strict=True))
         finally:
             asker.close()
+        check_order(*bounds, start.offsets, end.offsets)
         return _ranges(start, end, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
