@@ -9,7 +9,7 @@ import pytest
 from tests.spark.test_checkpoint import checkpoint
 
 from fencepost.spark.sink import Sink
-from fencepost.spark.streaming import foreach_batch
+from fencepost.spark.streaming import foreach_batch, write
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,11 @@ def test_a_batch_whose_end_is_not_written_down_is_refused(monkeypatch: pytest.Mo
     write = foreach_batch(Sink("app", "127.0.0.1:9092", ["out"]), "somewhere", topic="out")
     with pytest.raises(ValueError, match="somewhere/offsets/1 is not there"):
         write(batch, 1)
+
+
+def test_rows_of_a_stream_are_refused_by_write_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark would refuse them in the midst of a batch, which is tried again for it."""
+    monkeypatch.setattr(Sink, "write", lambda *_, **__: pytest.fail("it was written"))
+    rows: Any = SimpleNamespace(isStreaming=True)
+    with pytest.raises(ValueError, match=r"rows of a stream: write_stream\(\) writes those"):
+        write(rows, application_id="app", run_id="1", bootstrap_servers="127.0.0.1:9092", topic="out")

@@ -170,6 +170,9 @@ def write(
     `run_id` names this run of the job, in at most 200 characters: the same again writes nothing if it was committed
     before, and 500 other runs at most came after it.  Columns and options are those of `write_stream`.
     """
+    refuse_connect(df)
+    if df.isStreaming:
+        raise ValueError("write() was given the rows of a stream: write_stream() writes those")
     if not run_id or len(run_id) > _LARGEST_RUN_ID:
         raise ValueError(f"run_id={run_id!r}: it must have 1 to {_LARGEST_RUN_ID} characters")
     sink = Sink(application_id, bootstrap_servers, [topic] if topic is not None else list(topics), **options)
