@@ -144,7 +144,8 @@ class BatchReader(DataSourceReader):
             start, end = (_there(asker, *each, self._options) for each in zip(bounds, found, strict=True))
         finally:
             asker.close()
-        check_order(*bounds, start.offsets, end.offsets)
+        if self._options.fail_on_data_loss:
+            check_order(*bounds, start.offsets, end.offsets)
         return _ranges(start, end, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
