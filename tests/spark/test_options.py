@@ -10,7 +10,7 @@ import pytest
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark import Sink, write_stream
 from fencepost.spark.option_table import BATCH, REFUSED, SINK, SOURCE, STREAM, Option
-from fencepost.spark.options import BadOption, parse
+from fencepost.spark.options import BadOption, Bound, check_order, parse
 from fencepost.spark.positions import Positions
 
 LEAST = {"kafka.bootstrap.servers": "h:1", "subscribe": "a, b"}
@@ -101,6 +101,24 @@ def test_names_are_case_insensitive() -> None:
 def test_what_cannot_be_used_is_named(more: dict[str, str], named: str) -> None:
     with pytest.raises(BadOption, match=named):
         parse(LEAST | more, streaming=True)
+
+
+HERE = TopicPartition("a", 0)
+PLACES = {"offset": Bound(-2, {HERE: 5}), "time": Bound(-2, timestamp=5), "its time": Bound(-2, timestamps={HERE: 5})}
+ENDS = {"first": Bound(-2), "end": Bound(-1), "its first": Bound(-2, {HERE: -2}), "its end": Bound(-1, {HERE: -1})}
+
+
+@pytest.mark.parametrize("first", [*PLACES, *ENDS])
+@pytest.mark.parametrize("last", [*PLACES, *ENDS])
+def test_a_batch_begins_behind_its_end_only_where_one_of_them_is_that_of_the_log(first: str, last: str) -> None:
+    """Retention moves the first offset; and what may be read ends before what is in an open transaction."""
+    bounds = [(PLACES | ENDS)[each] for each in (first, last)]
+    check_order(*bounds, {HERE: 5}, {HERE: 5})
+    if first in PLACES and last in PLACES:
+        with pytest.raises(BadOption, match=r"a-0 begins at 6 by .*, and ends before it, at 5"):
+            check_order(*bounds, {HERE: 6}, {HERE: 5})
+    else:
+        check_order(*bounds, {HERE: 6}, {HERE: 5})
 
 
 @pytest.mark.parametrize(
