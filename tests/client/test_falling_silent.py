@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 from tests.client.test_producer import simulate
 
@@ -52,6 +53,7 @@ PRODUCER: dict[str, Case] = {
     "init_transactions": Case(lambda writer: writer.init_transactions()),
     "send": Case(lambda writer: writer.send("t", b"", partition=0)),
     "send_many": Case(lambda writer: writer.send_many("t", [b""])),
+    "send_arrow": Case(lambda writer: writer.send_arrow("t", pa.table({"value": [b""], "partition": [0]}))),
     # First it may block, then the record has its own time.
     "send_and_wait": Case(lambda writer: writer.send_and_wait("t", b"", partition=0), patience_ms=2 * PATIENCE_MS),
     "send_offsets_to_transaction": Case(lambda writer: writer.send_offsets_to_transaction({AT: 1}, "g"), _open),

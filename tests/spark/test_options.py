@@ -112,13 +112,13 @@ ENDS = {"first": Bound(-2), "end": Bound(-1), "its first": Bound(-2, {HERE: -2})
 @pytest.mark.parametrize("last", [*PLACES, *ENDS])
 def test_a_batch_begins_behind_its_end_only_where_one_of_them_is_that_of_the_log(first: str, last: str) -> None:
     """Retention moves the first offset; and what may be read ends before what is in an open transaction."""
-    bounds = [(PLACES | ENDS)[each] for each in (first, last)]
-    check_order(*bounds, {HERE: 5}, {HERE: 5})
+    begins, ends = (PLACES | ENDS)[first], (PLACES | ENDS)[last]
+    check_order(begins, ends, {HERE: 5}, {HERE: 5})
     if first in PLACES and last in PLACES:
         with pytest.raises(BadOption, match=r"a-0 begins at 6 by .*, and ends before it, at 5"):
-            check_order(*bounds, {HERE: 6}, {HERE: 5})
+            check_order(begins, ends, {HERE: 6}, {HERE: 5})
     else:
-        check_order(*bounds, {HERE: 6}, {HERE: 5})
+        check_order(begins, ends, {HERE: 6}, {HERE: 5})
 
 
 @pytest.mark.parametrize(

@@ -289,10 +289,10 @@ class Group:
     async def leave(self) -> None:
         """Tell the others that we go; a static member keeps its place."""
         self._stop_heart()
-        if self._introduction.is_under_way:
+        if self._introduction.is_under_way and self.requests.joins:
             introduced = partial(self._introduction.done_within, None)
             await attempt(introduced, self._cluster.deadline("leaving", _GOODBYE_MS))
-            self._introduction.cancel()
+        self._introduction.cancel()
         await self._say_goodbye()
 
     async def _leave_unpolled(self) -> None:

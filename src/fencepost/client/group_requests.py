@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from fencepost.client.cluster import Cluster, Deadline, Use
@@ -19,6 +20,8 @@ class GroupRequests:
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.cluster = cluster
         self.group_id = group_id
+        self.joins = 0
+        """Requests about a rebalance (Use.JOIN) that are with the coordinator."""
 
     def forget_coordinator(self) -> None:
         """What is known of it has proved wrong."""
@@ -47,14 +50,16 @@ class GroupRequests:
             try:
                 node = await self.cluster.coordinator(GROUP, self.group_id, reached_by)
                 connection = await reached_by.within(self.cluster.connection(node, use))
-                if prompt_since is not None and connection.version_of(type(request), most, least) >= prompt_since:
-                    answer = await reached_by.within(self.cluster.call(node, request, most=most, least=least, use=use))
-                else:
-                    answer = await self._answered_in_time(
-                        self.cluster.call(node, request, most=most, least=least, timeout_ms=timeout_ms, use=use),
-                        deadline,
-                        reached_by,
-                    )
+                is_prompt = (
+                    prompt_since is not None and connection.version_of(type(request), most, least) >= prompt_since
+                )
+                waits = None if is_prompt else timeout_ms
+                call = self.cluster.call(node, request, most=most, least=least, timeout_ms=waits, use=use)
+                with self._noted(use):
+                    if is_prompt:
+                        answer = await reached_by.within(call)
+                    else:
+                        answer = await self._answered_in_time(call, deadline, reached_by)
             except (ConnectionLostError, UnreachableError) as lost:
                 self.forget_coordinator()
                 await reached_by.pause(lost)
@@ -67,6 +72,14 @@ class GroupRequests:
                 request = again or request
                 continue
             return answer
+
+    @contextmanager
+    def _noted(self, use: Use) -> Iterator[None]:
+        self.joins += use is Use.JOIN
+        try:
+            yield
+        finally:
+            self.joins -= use is Use.JOIN
 
     async def _answered_in_time(self, work: Awaitable[Any], deadline: Deadline, reached_by: Deadline) -> Any:
         """The answer, by the deadline; what it takes does not count as time in which nobody was reached."""

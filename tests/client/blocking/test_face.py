@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from fencepost.client import admin, consumer, producer
@@ -14,7 +15,7 @@ from fencepost.client.blocking import Admin, Consumer, Producer
 
 PAIRS: dict[Any, Any] = {Consumer: consumer.Consumer, Producer: producer.Producer, Admin: admin.Admin}
 #: They do more than to hand on, and have tests of their own.
-MORE = {"subscribe", "batches", "commit_async", "send", "send_many", "transaction", "close"}
+MORE = {"subscribe", "batches", "commit_async", "send", "send_many", "send_arrow", "transaction", "close"}
 
 
 def handed_on() -> Iterator[Any]:
@@ -87,3 +88,10 @@ def test_many_records_are_handed_on_whole(keys: list[bytes | None] | None) -> No
     client.send_many("t", iter([b"v", None]), keys=given, partition=3, timestamp=5)
     handed = {"topic": "t", "values": [b"v", None], "keys": keys, "partition": 3, "timestamp": 5}
     assert behind.calls == [("send_many", handed)]
+
+
+def test_rows_of_a_table_are_handed_on_whole() -> None:
+    client, behind, rows = object.__new__(Producer), Original(producer.Producer), pa.table({"value": [b"v"]})
+    client.__dict__ |= {"_portal": InThisThread(), "_producer": behind}
+    client.send_arrow("t", rows, partition=3, timestamp=5)
+    assert behind.calls == [("send_arrow", {"topic": "t", "rows": rows, "partition": 3, "timestamp": 5})]
