@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -234,7 +235,7 @@ def test_its_topic_can_be_deleted_with_what_is_its_own(
             assert produce(client, name, batch("kept")).error_code == ErrorCode.NONE
     damaged.add(f"{topic}-0")
     metadata = tmp_path / f"{other}-0" / "partition.metadata"
-    metadata.write_text(metadata.read_text()[:-5] + "AAAAA")
+    metadata.write_text(re.sub(r"(topic_id: .{17}).{5}", r"\1AAAAA", metadata.read_text()))
     with node(tmp_path) as client:
         assert len(client.broker.node.storage.offline) == 2
         for name in (topic, other):
