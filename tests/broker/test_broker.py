@@ -24,6 +24,12 @@ def write(broker: Broker, topic: str) -> None:
     broker.node.topics.create_at_once(topic, 1, {})
 
 
+async def listening(broker: Broker) -> None:
+    """Wait until it listens; it has recovered in the same turn, unless that is refused."""
+    while not broker.port:  # noqa: ASYNC110 - there is nothing to be woken by
+        await asyncio.sleep(0)
+
+
 def test_a_bad_setting_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match=r"no\.such\.setting"):
         Broker(data=tmp_path / "data", settings={"no.such.setting": 1})
@@ -132,14 +138,17 @@ def test_an_interrupted_stop_lets_go_of_the_directory(tmp_path: Path, turns: int
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("listens", [False, True])
 @pytest.mark.parametrize("turns", range(0, 24, 2))
-def test_an_interrupted_start_lets_go_of_the_directory(tmp_path: Path, turns: int) -> None:
+def test_an_interrupted_start_lets_go_of_the_directory(tmp_path: Path, turns: int, listens: bool) -> None:
     async def run() -> None:
         async with broker(tmp_path) as one:
             write(one, "t")
             assert await one.node.ensure_coordinator("__transaction_state")
         other = broker(tmp_path)
         starting = asyncio.ensure_future(other.start())
+        if listens:
+            await listening(other)
         for _ in range(turns):
             await asyncio.sleep(0)
         starting.cancel()
@@ -151,11 +160,12 @@ def test_an_interrupted_start_lets_go_of_the_directory(tmp_path: Path, turns: in
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("turns", range(1, 7, 2))
+@pytest.mark.parametrize("turns", range(2))
 def test_an_interrupted_start_leaves_nothing_that_it_recovered_to_the_next(tmp_path: Path, turns: int) -> None:
     async def run() -> None:
         one = await broker(tmp_path).start()
         write(one, "t")
+        assert await one.node.ensure_coordinator("__transaction_state")
         partition = one.node.storage.partition("t", 0)
         assert partition is not None
         await one.node.storage.wait_durable(append(partition, batch(tag="kept")).lsn)
@@ -163,10 +173,12 @@ def test_an_interrupted_start_leaves_nothing_that_it_recovered_to_the_next(tmp_p
         assert to_recover(tmp_path) > 0
         other = broker(tmp_path)
         starting = asyncio.ensure_future(other.start())
+        await listening(other)
         for _ in range(turns):
             await asyncio.sleep(0)
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
+        assert starting.cancelled()
         assert to_recover(tmp_path) == 0
         async with broker(tmp_path) as again:
             recovered = again.node.storage.partition("t", 0)

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 
 import pytest
-from tests.broker.directories import node
-from tests.broker.wire import batch, new_topic, produce
+from tests.broker.directories import node, to_recover
+from tests.broker.wire import HELLO, SETTINGS, batch, new_topic, produce
+from tests.log.log_doubles import append
+from tests.log.log_doubles import batch as log_batch
 
+from fencepost.broker import Broker, running_broker
 from fencepost.log.data_directory import DirectoryUnusable
+from fencepost.log.disk import LocalDisk
+from fencepost.protocol.codec import decode_response, encode_request
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import RESPONSES
+from fencepost.runtime import Admission, Listener, Runtime, SocketNetwork, SystemClock
 
 SEGMENT = f"{0:020d}.log"
 
@@ -87,3 +99,90 @@ def test_a_start_that_is_refused_writes_nothing(tmp_path: Path, used: Path, wron
     with pytest.raises(DirectoryUnusable), node(data, rebuild=rebuild):
         pass
     assert _everything(data) == before
+
+
+# What others have
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a node that was killed: the next start has something to recover."""
+    data = tmp_path_factory.mktemp("crashed")
+
+    async def run() -> None:
+        broker = await Broker(data=data, settings=SETTINGS).start()
+        broker.node.topics.create_at_once("t", 1)
+        partition = broker.node.storage.partition("t", 0)
+        assert partition is not None
+        await broker.node.storage.wait_durable(append(partition, log_batch(tag="kept")).lsn)
+        broker.crash()
+
+    asyncio.run(run())
+    assert to_recover(data) > 0
+    return data
+
+
+@pytest.mark.parametrize(
+    ("taken", "told"),
+    [
+        ({"address"}, "in use"),
+        ({"directory"}, "used by another running broker: stop it, or choose another --data"),
+        ({"address", "directory"}, "used by another running broker: stop it, or choose another --data"),
+    ],
+)
+def test_what_another_one_has_is_told_before_anything_is_written(
+    tmp_path: Path, crashed: Path, taken: set[str], told: str
+) -> None:
+    """The same node started a second time has both in use, and it is the node that is to be named."""
+    data = tmp_path / "data"
+    shutil.copytree(crashed, data)
+    before = _everything(data)
+    with ExitStack() as held, socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        if "address" in taken:
+            other.listen()
+        else:
+            other.close()
+        if "directory" in taken:
+            held.callback(LocalDisk().lock(data / ".lock"))
+        port = other.getsockname()[1] if "address" in taken else 0
+        broker = Broker(data=data, settings=SETTINGS, listen=f"127.0.0.1:{port}")
+        with pytest.raises((OSError, DirectoryUnusable), match=told):
+            asyncio.run(broker.start())
+        assert _everything(data) == before
+
+
+def test_a_new_directory_is_not_made_where_the_address_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        broker = Broker(data=tmp_path / "data", listen=f"127.0.0.1:{other.getsockname()[1]}")
+        with pytest.raises(OSError, match="in use"):
+            asyncio.run(broker.start())
+    assert not (tmp_path / "data").exists()
+
+
+class Impatient(SocketNetwork):
+    """Somebody asks as soon as the node listens."""
+
+    def __init__(self) -> None:
+        self.asked: socket.socket | None = None
+
+    async def listen(
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
+    ) -> Listener:
+        listener = await super().listen(protocol_factory, host, port, admission)
+        self.asked = socket.create_connection((host, listener.port), timeout=20)
+        self.asked.sendall(encode_request(HELLO, 3, 1, "early"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return listener
+
+
+def test_who_connects_before_all_is_recovered_waits_and_is_answered(tmp_path: Path, crashed: Path) -> None:
+    """No answer is of a node that is half there."""
+    data, network = tmp_path / "data", Impatient()
+    shutil.copytree(crashed, data)
+    with running_broker(data=data, settings=SETTINGS, runtime=Runtime(SystemClock(), network, Random(1))):
+        assert network.asked is not None
+        answer = network.asked.recv(1 << 16)
+        network.asked.close()
+    assert decode_response(RESPONSES[HELLO.__schema__.api], answer[4:], 3)[1].error_code == ErrorCode.NONE

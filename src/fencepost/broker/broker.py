@@ -15,11 +15,13 @@ from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.metadata.store import MetadataStore, SqliteMetadataStore
 from fencepost.broker.metadata.topic_rules import INTERNAL
 from fencepost.broker.network.connection import Connection
+from fencepost.broker.network.connection_quotas import Door
 from fencepost.broker.node import Endpoint, Node
 from fencepost.broker.opening import Parts, open_node
 from fencepost.coordinator import loading
 from fencepost.coordinator.transaction.markers import Markers
 from fencepost.log.commit_log import StorageFailed
+from fencepost.log.data_directory import check_free
 from fencepost.log.descriptors import for_files, limit
 from fencepost.log.disk import Disk, LocalDisk
 from fencepost.log.storage import Storage
@@ -109,6 +111,7 @@ class Broker:
             registrar=registrar,
         )
         self._connection = connection
+        self._door = Door()
         self._node: Node | None = None
         self._listener: Listener | None = None
         self._housekeeping: Housekeeping | None = None
@@ -137,35 +140,46 @@ class Broker:
     # Starting and stopping
 
     async def start(self) -> Self:
-        """Recover, listen, and answer.
+        """Listen, recover, and answer.
 
+        Nothing is written before the address is had: whoever connects until all is recovered waits.
         Answers begin before this returns: while the journals are read, COORDINATOR_LOAD_IN_PROGRESS is one of them.
         One that is cancelled ends as `stop` does: what was recovered until then, no start need recover again.
         """
         assert self.failed is None, "a broker is started once; make another one"
         self.failed = asyncio.get_running_loop().create_future()
         try:
+            listener = self._listener = await self._listen()
             node = self._node = open_node(self._parts)
             loads = [step for name in INTERNAL if name in node.topics.by_name for step in node.start_loading(name)]
             deleted = node.topics.half_deleted
-            listener = self._listener = await self._parts.runtime.network.listen(
-                lambda: self._connection(node), self.host, self.port, node.connection_quotas
-            )
-            self._listens_on.port = listener.port
-            self._parts.endpoint.port = self._parts.endpoint.port or listener.port
             node.connection_quotas.when_room(listener.accept_again)
+            self._door.open(node.connection_quotas)
+            listener.accept_again()
             self._housekeeping = Housekeeping(node)
             await node.slices.run(loading.in_turn(loads))
             await node.forget_topics(deleted)
             await node.slices.run(_reconcile(node))
             node.cleaner.start()
         except asyncio.CancelledError:
-            await self.stop()
+            await (self._give_up() if self._node is None else self.stop())
             raise
         except BaseException:
             await self._give_up()
             raise
         return self
+
+    async def _listen(self) -> Listener:
+        """Take the address.  Raises OSError; DirectoryUnusable if it is another running node of this directory's."""
+        network = self._parts.runtime.network
+        try:
+            listener = await network.listen(lambda: self._connection(self.node), self.host, self.port, self._door)
+        except OSError:
+            check_free(self._parts.storage.disk, self._parts.path)
+            raise
+        self._listens_on.port = listener.port
+        self._parts.endpoint.port = self._parts.endpoint.port or listener.port
+        return listener
 
     async def stop(self) -> None:
         """End every connection and leave everything synced: the next start has nothing to redo.

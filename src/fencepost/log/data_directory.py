@@ -34,7 +34,8 @@ logger = get_logger(__name__)
 FORMAT_VERSION = 1
 COMMIT_LOG: Final = "commit-log"
 """The directory in it that has files as long as a node lives."""
-_NOT_OURS_ALONE: Final = (".lock", "cleaner-offset-checkpoint", "lost+found")
+LOCK: Final = ".lock"
+_NOT_OURS_ALONE: Final = (LOCK, "cleaner-offset-checkpoint", "lost+found")
 """Apache Kafka has files of the first two names, too, and every ext4 has the last."""
 LONGEST_NAME: Final = 255
 """Bytes that file systems let a name have."""
@@ -77,11 +78,9 @@ def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:
         if checkpoint_files.is_fresh(disk, root):
             for parent in root.parents:
                 disk.sync_directory(parent)
-        release = disk.lock(root / ".lock")
+        release = disk.lock(root / LOCK)
     except DirectoryInUse:
-        raise DirectoryUnusable(
-            f"the data directory {root} is used by another running broker: stop it, or choose another --data"
-        ) from None
+        raise _in_use(root) from None
     except OSError as error:
         raise DirectoryUnusable(f"the data directory {root} cannot be used: {what_is_wrong(error, root)}") from error
     try:
@@ -91,6 +90,22 @@ def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:
         release()
         raise
     return release
+
+
+def check_free(disk: Disk, root: Path) -> None:
+    """Raises DirectoryUnusable if a live process has locked the directory; nothing is written."""
+    with suppress(OSError):
+        if disk.exists(root / LOCK):
+            try:
+                disk.lock(root / LOCK)()
+            except DirectoryInUse:
+                raise _in_use(root) from None
+
+
+def _in_use(root: Path) -> DirectoryUnusable:
+    return DirectoryUnusable(
+        f"the data directory {root} is used by another running broker: stop it, or choose another --data"
+    )
 
 
 def mark(disk: Disk, root: Path) -> None:

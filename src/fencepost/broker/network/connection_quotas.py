@@ -124,3 +124,27 @@ class ConnectionQuotas:
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back, from now on, whenever there may be room again."""
         self._when_room = callback
+
+
+class Door:
+    """Lets nobody in while the node is not there yet: who connects waits.  Then as many as its quotas do."""
+
+    def __init__(self) -> None:
+        self._quotas: ConnectionQuotas | None = None
+
+    def open(self, quotas: ConnectionQuotas) -> None:
+        """Whom these let in may come from now on."""
+        self._quotas = quotas
+
+    def room(self) -> int:
+        """How many more may be accepted now."""
+        return 0 if self._quotas is None else self._quotas.room()
+
+    def wait_seconds(self, now: float) -> float:
+        """How long nobody may be accepted from `now` on, because too many were."""
+        return 0.0 if self._quotas is None else self._quotas.wait_seconds(now)
+
+    def accepted(self, now: float) -> None:
+        """Somebody was accepted."""
+        assert self._quotas is not None, "nobody is let in before the node is there"
+        self._quotas.accepted(now)
