@@ -14,6 +14,7 @@ from tests.log.log_doubles import ROOT, run
 from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.log.disk import NoDescriptors
 from fencepost.protocol.errors import ErrorCode
+from fencepost.runtime import at_once
 
 
 def counts(node: Node) -> dict[str, int]:
@@ -88,7 +89,7 @@ def test_settings_that_change_while_a_topic_grows_are_those_of_its_new_partition
         growing = asyncio.ensure_future(node.topics.add_partitions(topic, PARTITIONS + 5, node.slices))
         for _ in range(turns):
             await asyncio.sleep(0)
-        node.topics.change_settings(topic, {"retention.ms": "7"})
+        assert at_once(node.topics.change_together({topic: {"retention.ms": "7"}})) == {}
         await growing
         assert [partition.settings.retention_ms for partition in topic.partitions] == [7] * (PARTITIONS + 5)
         await node.end()

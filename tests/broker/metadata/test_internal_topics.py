@@ -40,6 +40,7 @@ from fencepost.protocol.messages.incremental_alter_configs import AlterableConfi
 from fencepost.protocol.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from fencepost.protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
 from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE, ProducerIdAndEpoch
+from fencepost.runtime import at_once
 
 client = clients()
 
@@ -149,7 +150,8 @@ def test_settings_that_an_older_version_took_are_not_followed(tmp_path: Path, ca
         client = Client(broker)
         find_coordinator(client, "id")
         topic = broker.node.topics.by_name[TRANSACTION_STATE]
-        broker.node.topics.change_settings(topic, {"cleanup.policy": "delete", "retention.ms": "1"})
+        settings = {"cleanup.policy": "delete", "retention.ms": "1"}
+        assert at_once(broker.node.topics.change_together({topic: settings})) == {}
         client.close()
     with running_broker(data=tmp_path, settings=SETTINGS) as broker:
         topic = broker.node.topics.by_name[TRANSACTION_STATE]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from fencepost.broker.authorizer import Operation, Resource
+from fencepost.broker.metadata.together import TOGETHER
+from fencepost.broker.metadata.topic import Topic
 from fencepost.broker.metadata.topic_rules import TopicRefused, check_internal, checked, topic_name_error
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.protocol.errors import ErrorCode
@@ -27,11 +30,27 @@ class Named(Protocol):
     resource_type: int
     resource_name: str
 
+    @property
+    def configs(self) -> Sequence[object]: ...
+
 
 R = TypeVar("R", bound=Named)
 
+PARTITIONS: Final = 10
+"""Partitions of a topic that cost one unit: each goes by its new settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Altered:
+    """A topic, and the settings that it shall have."""
+
+    topic: Topic
+    settings: Mapping[str, str]
+
+
 Outcome = tuple[ErrorCode, str | None]
 """Error and message for the client."""
+_CHANGED: Final[Outcome] = (ErrorCode.NONE, None)
 _TWICE: Final[Outcome] = (ErrorCode.INVALID_REQUEST, "a resource is named once")
 
 
@@ -43,26 +62,37 @@ def alter_each(
     node: Node,
     pace: Pace,
 ) -> Steps[list[tuple[R, Outcome]]]:
-    """Change the settings of resources, each of them named once, durably.
+    """Change the settings of resources, each of them named once, durably, those of many topics with one write.
 
     `change`: from the settings that a topic has to those that it shall have.  May raise TopicRefused.
     """
-    done = []
+    done: list[tuple[R, Outcome]] = []
     times = Counter([(resource.resource_type, resource.resource_name) for resource in resources])
-    for resource in resources:
+    together: dict[Topic, Mapping[str, str]] = {}
+    places: dict[str, int] = {}
+    cost = 0
+    for place, resource in enumerate(resources):
         kind, name = resource.resource_type, resource.resource_name
         twice = times[kind, name] > 1
-        outcome = _TWICE if twice else _alter(kind, name, partial(change, resource), validate_only, context, node)
+        outcome = _TWICE if twice else _altered(kind, name, partial(change, resource), context, node)
+        if isinstance(outcome, _Altered):
+            cost += outcome.topic.count // PARTITIONS
+            if not validate_only:
+                together[outcome.topic], places[name] = outcome.settings, place
+            outcome = _CHANGED
         done.append((resource, outcome))
-        # What is changed is synced at once.
-        yield from pace.spend(2 * ITEM if validate_only or outcome[0] else STEP)
+        cost += ITEM * (2 + len(resource.configs))
+        if len(together) == TOGETHER or cost >= STEP or place == len(resources) - 1:
+            # Nobody else changes a topic between the look at its settings and the write.
+            for name, refused in (yield from node.topics.change_together(together)).items():
+                done[places[name]] = (resources[places[name]], (refused.error, str(refused)))
+            yield from pace.spend(STEP if together else cost)
+            together, places, cost = {}, {}, 0
     return done
 
 
-def _alter(
-    resource_type: int, name: str, change: Change, validate_only: bool, context: RequestContext, node: Node
-) -> Outcome:
-    """Change the settings of a topic."""
+def _altered(resource_type: int, name: str, change: Change, context: RequestContext, node: Node) -> _Altered | Outcome:
+    """The settings that a topic shall have, or why it shall not."""
     if resource_type != TOPIC_RESOURCE:
         message = "only the settings of topics can be changed while the broker runs; it was started with its own"
         return ErrorCode.INVALID_REQUEST, message
@@ -75,8 +105,6 @@ def _alter(
     try:
         settings = checked(change(topic.settings))
         check_internal(name, settings)
-        if not validate_only:
-            node.topics.change_settings(topic, settings)
     except TopicRefused as refused:
         return refused.error, str(refused)
-    return ErrorCode.NONE, None
+    return _Altered(topic, settings)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from fencepost.broker.compaction import journal_settings
 from fencepost.broker.metadata.settings import Settings
 from fencepost.broker.metadata.store import MetadataStore
-from fencepost.broker.metadata.together import TOGETHER, by_halves, or_raised
+from fencepost.broker.metadata.together import TOGETHER, by_halves, changed, or_raised
 from fencepost.broker.metadata.topic import (
     DELETED,
     PREFIX,
@@ -326,12 +326,9 @@ class Topics:
         if self.by_name.get(topic.name) is not topic:
             raise TopicRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} was deleted meanwhile")
 
-    def change_settings(self, topic: Topic, settings: Mapping[str, str]) -> None:
-        """Replace the settings of a topic, durably.  Raises TopicRefused."""
-        checked(settings)
-        self._replace(topic, topic.count, settings)
-        topic.settings = dict(settings)
-        self._set(topic, topic.partitions)
+    def change_together(self, changes: Mapping[Topic, Mapping[str, str]]) -> Work[dict[str, TopicRefused]]:
+        """Replace settings of topics, durably, with one write: `TOGETHER` at most; those that were refused, by name."""
+        return changed(changes, self._save, lambda topic: self._set(topic, topic.partitions))
 
     def _set(self, topic: Topic, partitions: Iterable[Partition | OfflinePartition]) -> None:
         log_settings = self._log_settings(topic.name, topic.settings)
