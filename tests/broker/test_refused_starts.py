@@ -20,7 +20,7 @@ from tests.log.log_doubles import batch as log_batch
 from fencepost.broker import Broker, running_broker
 from fencepost.log.data_directory import DirectoryUnusable
 from fencepost.log.disk import LocalDisk
-from fencepost.protocol.codec import decode_response, encode_request
+from fencepost.protocol.codec import API_VERSIONS, decode_response, encode_request
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import RESPONSES
 from fencepost.runtime import Admission, Listener, Runtime, SocketNetwork, SystemClock
@@ -185,4 +185,4 @@ def test_who_connects_before_all_is_recovered_waits_and_is_answered(tmp_path: Pa
         assert network.asked is not None
         answer = network.asked.recv(1 << 16)
         network.asked.close()
-    assert decode_response(RESPONSES[HELLO.__schema__.api], answer[4:], 3)[1].error_code == ErrorCode.NONE
+    assert decode_response(RESPONSES[API_VERSIONS], answer[4:], 3)[1].error_code == ErrorCode.NONE

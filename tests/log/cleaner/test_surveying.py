@@ -10,6 +10,7 @@ import pytest
 from tests.log.cleaner_doubles import SETTINGS, SlowTimers, until_idle
 from tests.log.log_doubles import START, Node, append, delete_topic, run
 
+from fencepost.log.cleaner import surveying
 from fencepost.log.cleaner.first_dirty_offsets import FirstDirtyOffsets
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.cleaner.settings import CleanerSettings
@@ -71,6 +72,18 @@ def test_very_many_journals_begin_new_segments_in_turns_between_which_others_wor
         while not cleaner.metrics.max_dirty_percent:
             timers.ring(0)
         cleaner.close()
+
+    run(main())
+
+
+def test_logs_without_anything_to_clean_are_passed_over_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at one is short, and of such logs there may be ten thousand."""
+
+    async def main() -> None:
+        node = Node(None, [(f"t{number}", 0) for number in range(20)], **SETTINGS)
+        monkeypatch.setattr(surveying, "_PASSED_OVER", 5)
+        assert len(list(surveyor_of(node).survey(START, set()))) == 4
+        node.storage.abandon()
 
     run(main())
 
