@@ -154,7 +154,7 @@ class Broker:
             loads = [step for name in INTERNAL if name in node.topics.by_name for step in node.start_loading(name)]
             deleted = node.topics.half_deleted
             node.connection_quotas.when_room(listener.accept_again)
-            self._door.open(node.connection_quotas)
+            self._door.admit_by(node.connection_quotas)
             listener.accept_again()
             self._housekeeping = Housekeeping(node)
             await node.slices.run(loading.in_turn(loads))

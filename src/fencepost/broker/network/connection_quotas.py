@@ -132,7 +132,7 @@ class Door:
     def __init__(self) -> None:
         self._quotas: ConnectionQuotas | None = None
 
-    def open(self, quotas: ConnectionQuotas) -> None:
+    def admit_by(self, quotas: ConnectionQuotas) -> None:
         """Whom these let in may come from now on."""
         self._quotas = quotas
 
