@@ -47,7 +47,7 @@ class Admission(Protocol):
 
 
 async def bound_sockets(host: str, port: int) -> list[socket.socket]:
-    """A listening socket for each address of the host, all with one port.  Raises OSError if one cannot be had."""
+    """A socket for each address of the host, all with one port.  Raises OSError if one cannot be had."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     for tries_left in reversed(range(_TRIES)):
@@ -71,7 +71,6 @@ def _bound(found: list[Found]) -> list[socket.socket]:
             if family == socket.AF_INET6:
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             made.bind((address, port or sockets[0].getsockname()[1], *rest))
-            made.listen(_BACKLOG)
     except OSError:
         for made in sockets:
             made.close()
@@ -80,13 +79,19 @@ def _bound(found: list[Found]) -> list[socket.socket]:
 
 
 class SocketListener:
-    """Accepts connections from listening sockets, as many and as fast as `admission` lets it."""
+    """Accepts connections from sockets, as many and as fast as `admission` lets it.
+
+    `at_once`: else it begins with the first `accept_again`, and who connects before that is refused.  Both
+    raise OSError where another process listens on the address by now.
+    """
 
     def __init__(
         self,
         factory: Callable[[], asyncio.BaseProtocol],
         sockets: list[socket.socket],
         admission: Admission,
+        *,
+        at_once: bool = True,
     ) -> None:
         self._factory = factory
         self._sockets = sockets
@@ -97,7 +102,9 @@ class SocketListener:
         self._accepting = False
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
-        self.accept_again()
+        self._listens = False
+        if at_once:
+            self.accept_again()
 
     @property
     def port(self) -> int:
@@ -116,10 +123,21 @@ class SocketListener:
 
     def accept_again(self) -> None:
         """There may be room for connections again."""
+        if not self._listens:
+            self._listen()
         if not self._accepting and self._timer is None:
             self._accepting = True
             for listening in self._sockets:
                 self._loop.add_reader(listening, self._accept, listening)
+
+    def _listen(self) -> None:
+        try:
+            for bound in self._sockets:
+                bound.listen(_BACKLOG)
+        except OSError:
+            self.close()
+            raise
+        self._listens = True
 
     def _stop_accepting(self) -> None:
         if self._accepting:

@@ -44,7 +44,7 @@ class Listener(Protocol):
         ...
 
     def accept_again(self) -> None:
-        """There may be room for connections again."""
+        """There is room for connections, or may be again.  Raises OSError if another one has the address by now."""
         ...
 
 
@@ -56,9 +56,18 @@ class Network(Protocol):
     """Opens connections and listens for them."""
 
     async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        admission: Admission,
+        *,
+        at_once: bool = True,
     ) -> Listener:
-        """Listen on host:port (port 0: any free one).  Raises OSError if the address cannot be had."""
+        """Listen on host:port (port 0: any free one).  Raises OSError if the address cannot be had.
+
+        `at_once`: else the address is taken, and who connects is refused until `accept_again`.
+        """
         ...
 
     async def connect(
@@ -87,9 +96,15 @@ class SocketNetwork:
     """TCP sockets of the running event loop."""
 
     async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        admission: Admission,
+        *,
+        at_once: bool = True,
     ) -> Listener:
-        return SocketListener(protocol_factory, await bound_sockets(host, port), admission)
+        return SocketListener(protocol_factory, await bound_sockets(host, port), admission, at_once=at_once)
 
     async def connect(
         self,

@@ -161,28 +161,34 @@ def test_a_new_directory_is_not_made_where_the_address_is_taken(tmp_path: Path) 
 
 
 class Impatient(SocketNetwork):
-    """Somebody asks as soon as the node listens."""
+    """Somebody connects as soon as the node has its address."""
 
     def __init__(self) -> None:
-        self.asked: socket.socket | None = None
+        self.refused = 0
 
     async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        admission: Admission,
+        *,
+        at_once: bool = True,
     ) -> Listener:
-        listener = await super().listen(protocol_factory, host, port, admission)
-        self.asked = socket.create_connection((host, listener.port), timeout=20)
-        self.asked.sendall(encode_request(HELLO, 3, 1, "early"))
-        for _ in range(20):
-            await asyncio.sleep(0)
+        listener = await super().listen(protocol_factory, host, port, admission, at_once=at_once)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, listener.port), timeout=20)
+        self.refused += 1
         return listener
 
 
-def test_who_connects_before_all_is_recovered_waits_and_is_answered(tmp_path: Path, crashed: Path) -> None:
-    """No answer is of a node that is half there."""
+def test_who_connects_before_all_is_recovered_finds_nobody(tmp_path: Path, crashed: Path) -> None:
+    """A client that waited would take the node for one that does not answer, or for a very old one."""
     data, network = tmp_path / "data", Impatient()
     shutil.copytree(crashed, data)
-    with running_broker(data=data, settings=SETTINGS, runtime=Runtime(SystemClock(), network, Random(1))):
-        assert network.asked is not None
-        answer = network.asked.recv(1 << 16)
-        network.asked.close()
+    with running_broker(data=data, settings=SETTINGS, runtime=Runtime(SystemClock(), network, Random(1))) as broker:
+        assert network.refused == 1
+        with socket.create_connection((broker.host, broker.port), timeout=20) as asked:
+            asked.sendall(encode_request(HELLO, 3, 1, "in time"))
+            answer = asked.recv(1 << 16)
     assert decode_response(RESPONSES[API_VERSIONS], answer[4:], 3)[1].error_code == ErrorCode.NONE

@@ -140,16 +140,16 @@ class Broker:
     # Starting and stopping
 
     async def start(self) -> Self:
-        """Listen, recover, and answer.
+        """Take the address, recover, listen, and answer.
 
-        Nothing is written before the address is had: whoever connects until all is recovered waits.
+        Nothing is written before the address is had.  Whoever connects until all is recovered is refused.
         Answers begin before this returns: while the journals are read, COORDINATOR_LOAD_IN_PROGRESS is one of them.
         One that is cancelled ends as `stop` does: what was recovered until then, no start need recover again.
         """
         assert self.failed is None, "a broker is started once; make another one"
         self.failed = asyncio.get_running_loop().create_future()
         try:
-            listener = self._listener = await self._listen()
+            listener = self._listener = await self._take_address()
             node = self._node = open_node(self._parts)
             loads = [step for name in INTERNAL if name in node.topics.by_name for step in node.start_loading(name)]
             deleted = node.topics.half_deleted
@@ -169,11 +169,16 @@ class Broker:
             raise
         return self
 
-    async def _listen(self) -> Listener:
-        """Take the address.  Raises OSError; DirectoryUnusable if it is another running node of this directory's."""
+    async def _take_address(self) -> Listener:
+        """Have the address, and let nobody in yet.
+
+        Raises OSError; DirectoryUnusable if the address is that of another running node of this directory.
+        """
         network = self._parts.runtime.network
         try:
-            listener = await network.listen(lambda: self._connection(self.node), self.host, self.port, self._door)
+            listener = await network.listen(
+                lambda: self._connection(self.node), self.host, self.port, self._door, at_once=False
+            )
         except OSError:
             check_free(self._parts.storage.disk, self._parts.path)
             raise

@@ -52,6 +52,8 @@ class CuttingNetwork:
         host: str,
         port: int,
         admission: Admission,  # noqa: ARG002
+        *,
+        at_once: bool = True,  # noqa: ARG002
     ) -> Listener:
         raise AssertionError(f"it is a client, and does not listen on {host}:{port}")
 

@@ -49,6 +49,8 @@ class _Listening:
         factory: Callable[[], asyncio.BaseProtocol],
         port: int,
         admission: Admission,
+        *,
+        is_open: bool,
     ) -> None:
         self._network = network
         self.factory = factory
@@ -56,6 +58,8 @@ class _Listening:
         self.context = contextvars.copy_context()
         """Whose it is: what arrives runs as the listener's."""
         self._port = port
+        self.is_open = is_open
+        """Else whoever connects is refused."""
 
     @property
     def port(self) -> int:
@@ -66,6 +70,7 @@ class _Listening:
 
     def accept_again(self) -> None:
         """Who waits looks by itself."""
+        self.is_open = True
 
     def accepts(self, now: float) -> bool:
         """Whether it takes one more now."""
@@ -86,15 +91,25 @@ class SimulatedNetwork:
         self.watch: Watch | None = None
 
     async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        admission: Admission,
+        *,
+        at_once: bool = True,
     ) -> Listener:
         if port == 0:
             self._next_port += 1
             port = self._next_port
         if port in self._listening:
             raise OSError(98, f"{host}:{port} is in use")
-        listening = self._listening[port] = _Listening(self, protocol_factory, port, admission)
+        listening = self._listening[port] = _Listening(self, protocol_factory, port, admission, is_open=at_once)
         return listening
+
+    def _open_at(self, port: int) -> _Listening | None:
+        found = self._listening.get(port)
+        return found if found is not None and found.is_open else None
 
     async def connect(
         self,
@@ -107,7 +122,7 @@ class SimulatedNetwork:
         assert tls is None, "a network in memory has no TLS"
         await asyncio.sleep(self.delay())
         loop = asyncio.get_running_loop()
-        while (listening := self._listening.get(port)) is not None and not listening.accepts(loop.time()):  # noqa: ASYNC110
+        while (listening := self._open_at(port)) is not None and not listening.accepts(loop.time()):  # noqa: ASYNC110
             await asyncio.sleep(SLOWEST)
         if listening is None:
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
@@ -163,9 +178,15 @@ class NamedNetwork:
         self.owner = owner
 
     async def listen(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, admission: Admission
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        admission: Admission,
+        *,
+        at_once: bool = True,
     ) -> Listener:
-        return await self._network.listen(protocol_factory, host, port, admission)
+        return await self._network.listen(protocol_factory, host, port, admission, at_once=at_once)
 
     async def connect(
         self,

@@ -127,7 +127,7 @@ class ConnectionQuotas:
 
 
 class Door:
-    """Lets nobody in while the node is not there yet: who connects waits.  Then as many as its quotas do."""
+    """Lets as many in as the quotas of a node do, which are not there yet when it takes its address."""
 
     def __init__(self) -> None:
         self._quotas: ConnectionQuotas | None = None
