@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from itertools import product
 from typing import Any, cast
 
 import pytest
 
-from fencepost.spark.checkpoint import Checkpoint
+from fencepost.spark.checkpoint import Checkpoint, File, entries_of
+
+
+class Counted:
+    """A file that counts how much of it is read."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.bytes_read = 0
+        self.file = File(len(content), self.read)
+
+    def read(self, position: int, count: int) -> bytes:
+        part = self.content[position : position + count]
+        assert len(part) == count
+        self.bytes_read += count
+        return part
+
+
+def entry(name: str, batch_id: int) -> str:
+    return json.dumps({"path": f"file:/{name}.txt", "timestamp": 5, "batchId": batch_id}, ensure_ascii=False)
 
 
 def checkpoint(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> Checkpoint:
     monkeypatch.setattr(Checkpoint, "_has", lambda _, __, name: name in files)
     monkeypatch.setattr(Checkpoint, "_text", lambda _, __, name: files[name])
+    monkeypatch.setattr(Checkpoint, "_opened", lambda _, __, name: nullcontext(Counted(files[name].encode()).file))
     return Checkpoint("somewhere")
 
 
@@ -59,13 +80,14 @@ def test_an_offset_log_that_is_not_known_is_named(version: str, monkeypatch: pyt
 @pytest.mark.parametrize("compact", ["", ".compact"])
 def test_what_counts_batches_of_files_says_which_files(monkeypatch: pytest.MonkeyPatch, compact: str) -> None:
     """Planned again it may be others, that came meanwhile; every tenth file has those of all batches before it too."""
-    entries = [json.dumps({"path": f"file:/{name}.txt", "timestamp": 5, "batchId": 9}) for name in "ab"]
-    older = json.dumps({"path": "file:/0.txt", "timestamp": 5, "batchId": 8})
+    entries = [entry(name, 9) for name in "ab"]
+    older = entry("0", 8)
     files = {"offsets/9": 'v1\n{}\n{"in":{"0":3}}\n{"logOffset":9}'}
 
     def ends(*found: str) -> list[Any]:
         there = {f"sources/1/9{compact}": "\n".join(["v1", *found])} if found else {}
-        return checkpoint(monkeypatch, files | there).offsets(cast(Any, None), 9)
+        known = checkpoint(monkeypatch, files | there)
+        return known.with_files(cast(Any, None), known.offsets(cast(Any, None), 9))
 
     both = ends(*entries)
     assert both[0] == {"in": {"0": 3}} and both[1].keys() == {"logOffset", "@files"}
@@ -73,6 +95,22 @@ def test_what_counts_batches_of_files_says_which_files(monkeypatch: pytest.Monke
     assert ends(older, *entries) == both
     assert ends(entries[0]) != both
     assert ends()[1] == {"logOffset": 9}, "where Spark has removed it nothing is said"
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("own", [0, 1, 2000])
+def test_of_every_file_that_was_ever_read_only_those_of_the_batch_are_read_again(own: int, end: str) -> None:
+    older = [entry(f"{number}", number // 100) for number in range(40_000)]
+    entries = [entry(f"\u20ac{number}", 999) for number in range(own)]
+    log = Counted(("\n".join(["v1", *older, *entries]) + end).encode())
+    assert sorted(entries_of(999, log.file)) == sorted(entries)
+    assert log.bytes_read < len("\n".join(entries).encode()) + 150_000 < len(log.content)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2000])
+def test_a_log_file_of_one_batch_is_read_whole(count: int) -> None:
+    entries = [entry(f"\u20ac{number}", 0) for number in range(count)]
+    assert entries_of(0, Counted("\n".join(["v1", *entries]).encode()).file)[::-1] == entries
 
 
 def test_a_directory_that_is_no_checkpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fencepost.spark.positions import FILES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_PART_BYTES: Final = 64 * 1024
 
 
 def make_state(rows: DataFrame) -> None:
@@ -40,17 +44,23 @@ class Checkpoint:
             ends = ends_of(self._text(spark, f"offsets/{batch_id}"))
         except ValueError as error:
             raise ValueError(f"{self._location}/offsets/{batch_id} cannot be read: {error}") from error
+        return ends
+
+    def with_files(self, spark: SparkSession, ends: Sequence[Any]) -> list[Any]:
+        """These end offsets, those of Spark's source of files with a digest of the files of the batch that they count.
+
+        Planned again such a batch may have other files.
+        """
         return [self._with_files(spark, source, end) for source, end in enumerate(ends)]
 
     def _with_files(self, spark: SparkSession, source: int, end: Any) -> Any:
-        """An offset of Spark's source of files, which counts batches, with a digest of the files of that batch."""
         if not isinstance(end, dict) or end.keys() != {"logOffset"}:
             return end
         number = end["logOffset"]
         for name in (f"sources/{source}/{number}", f"sources/{source}/{number}.compact"):
             if self._has(spark, name):
-                entries = self._text(spark, name).splitlines()[1:]
-                files = sorted(entry for entry in entries if json.loads(entry)["batchId"] == number)
+                with self._opened(spark, name) as file:
+                    files = sorted(entries_of(number, file))
                 return {**end, FILES: hashlib.sha256("\n".join(files).encode()).hexdigest()[:32]}
         return end
 
@@ -78,6 +88,49 @@ class Checkpoint:
         finally:
             stream.close()
         return text
+
+    @contextmanager
+    def _opened(self, spark: SparkSession, name: str) -> Iterator[File]:
+        jvm: Any = spark.sparkContext._jvm
+        files, path = self._place(spark, name)
+        stream = files.open(path)
+
+        def read(position: int, count: int) -> bytes:
+            stream.seek(position)
+            return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream, count))
+
+        try:
+            yield File(files.getFileStatus(path).getLen(), read)
+        finally:
+            stream.close()
+
+
+class File(NamedTuple):
+    """A file that is read in parts."""
+
+    size: int
+    """Bytes of it."""
+    read: Callable[[int, int], bytes]
+    """From this position on so many bytes, which are there."""
+
+
+def entries_of(number: int, file: File) -> list[str]:
+    """What Spark's source of files wrote down of the files of a batch, from the log file of that number.
+
+    A version, then a line for each file.  Every tenth log file has those of all batches before it too, before its own:
+    so it is read from its end, and no further than to the first of another batch.
+    """
+    found: list[str] = []
+    position, rest = file.size, b""
+    while position:
+        position, end = max(position - _PART_BYTES, 0), position
+        rest, *lines = (file.read(position, end - position) + rest).split(b"\n")
+        for line in reversed(lines):
+            if line and json.loads(line)["batchId"] != number:
+                return found
+            if line:
+                found.append(line.decode())
+    return found
 
 
 def ends_of(text: str) -> list[Any]:

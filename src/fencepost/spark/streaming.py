@@ -54,6 +54,7 @@ def foreach_batch(
                 f"{checkpoint_location}/offsets/{batch_id} is not there: a micro-batch can be known again only if "
                 "Spark writes down where it ends before it runs, as it does with every trigger but those of real time"
             )
+        ends = checkpoint.with_files(spark, ends)
         rows = batch if transform is None else transform(batch, batch_id)
         wrote = sink.write(rows, batch_id, query_id, topic=topic, source_offsets=ends, source_starts=starts)
         if not wrote and running is None and checkpoint.has_state(spark):
