@@ -167,6 +167,30 @@ def test_before_the_first_batch_of_all_there_are_no_others(starts: list[Any], ve
     assert judge("orders", None, first, new_query=False, accept_gap=True).verdict is Verdict.WRITE
 
 
+@pytest.mark.parametrize("name", ["orders", "bills"])
+def test_where_no_batch_is_recorded_it_is_said_that_this_one_may_be_written_twice(name: str) -> None:
+    reason = judge(name, None, Progress.of("query", 3, [{"in": {"0": 30}}], [{"in": {"0": 20}}]), False).reason
+    for needed in ("'fencepost.progress' was deleted", "writes this batch twice", f"no position of group '{name}'"):
+        assert needed in reason
+
+
+@pytest.mark.parametrize("files", [{"logOffset": 3}, 7])
+@pytest.mark.parametrize("others", [[], [{"in": {"0": 10}}]])
+@pytest.mark.parametrize("last", [5, 3, None])
+@pytest.mark.parametrize("query", ["query", "other"])
+def test_who_reads_files_is_not_told_to_say_where_to_begin(
+    query: str, last: int | None, others: Any, files: Any
+) -> None:
+    """Spark's source of files has no such option, with which the sink would know that nothing is missing."""
+    ends = [*others, files]
+    before = None if last is None else Progress.of("query", last, [*others, {"logOffset": 2}])
+    judgement = judge("orders", before, Progress.of(query, 5, ends, ends), new_query=False, resume=True)
+    assert judgement.verdict in (Verdict.REFUSE, Verdict.MISSES)
+    assert "resume_offsets" not in judgement.reason
+    assert "a new checkpoint and a new application_id" in judgement.reason
+    assert "only what has no rows in the output yet" in judgement.reason
+
+
 @pytest.mark.parametrize("position", [{"in": {0: 10}}, {"in": (1, 2)}])
 def test_starts_are_compared_as_they_are_written(position: dict[str, Any]) -> None:
     last = Progress.of("query", 5, [position])

@@ -36,9 +36,8 @@ class Bench:
     def cluster(self, name: str) -> Cluster:
         return Cluster(ADDRESS, runtime=self.world.runtime(name), patience_ms=5000, request_timeout_ms=1000)
 
-    def driver(self, name: str = "driver", attempts: int = 3, resume: bool = False) -> Driver:
-        cluster = self.cluster(name)
-        return Driver(cluster, "app", ["out"], transaction_timeout_ms=60_000, attempts=attempts, resume=resume)
+    def driver(self, name: str = "driver", attempts: int = 3, **more: bool) -> Driver:
+        return Driver(self.cluster(name), "app", ["out"], transaction_timeout_ms=60_000, attempts=attempts, **more)
 
     async def values(self) -> list[bytes]:
         async with Consumer(bootstrap_servers=ADDRESS, runtime=self.world.runtime("reader")) as consumer:

@@ -17,8 +17,9 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddOffsetsToTxnResponse, TxnOffsetCommitResponse
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.world import ADDRESS
-from fencepost.spark.driver import Step, group_offsets
-from fencepost.spark.progress import Progress
+from fencepost.spark.driver import Step, WriteFailed
+from fencepost.spark.group_positions import beyond, group_offsets
+from fencepost.spark.progress import TOPIC, Progress
 
 
 def test_the_positions_in_topics_of_this_cluster_are_committed() -> None:
@@ -124,3 +125,52 @@ def test_whatever_is_answered_to_positions_fails_no_batch(request_name: str, lev
         assert len(await bench.values()) == 2 * len(set(answered))
 
     in_world(test, level)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@pytest.mark.parametrize("known", [0, 1])
+def test_without_a_record_the_group_tells_what_was_committed(known: int, level: int) -> None:
+    """`known`: the last batch of which Spark knows that it is committed."""
+
+    async def test(bench: Bench) -> None:
+        cluster = bench.cluster("source")
+        view = await cluster.topic("in", cluster.deadline("looking up a topic"))
+        marks = {"@cluster": cluster.cluster_id, "@topics": {"in": str(view.topic_id)}}
+        await cluster.close()
+        ends = [[{"in": {"0": end}, **marks}] for end in (4, 9, 12)]
+        driver = bench.driver()
+        for number in range(2):
+            starts = ends[number - 1] if number else []
+            assert await driver.write(
+                Progress.of("query", number, ends[number], starts), 2, False, Tasks(bench, b"%d" % number)
+            )
+        async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+            await admin.delete_topic(TOPIC)
+        restarted, record = (
+            bench.driver("restarted", accept_gap=True),
+            Progress.of("query", known + 1, ends[known + 1], ends[known]),
+        )
+        if known == 0:
+            for _ in range(2):
+                with pytest.raises(WriteFailed, match=r"was committed before the topic .*startingOffsets=.*\"0\":9"):
+                    await restarted.write(record, 2, False, Tasks(bench, b"2"))
+        else:
+            assert await restarted.write(record, 2, False, Tasks(bench, b"2"))
+        assert await bench.values() == sorted([b"0", b"1", *([b"2"] * known)] * 2)
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize(
+    ("start", "told", "refused"), [(9, None, False), (9, 9, False), (9, 8, False), (9, 10, True), (None, 9, True)]
+)
+def test_a_batch_is_written_unless_the_group_is_beyond_its_start_in_some_partition(
+    start: int | None, told: int | None, refused: bool
+) -> None:
+    """One that the batch before did not have begins at 0."""
+    places = [TopicPartition("in", number) for number in range(2)]
+    starts = {places[0]: 5, places[1]: start or 0}
+    committed = {places[0]: 5} | ({} if told is None else {places[1]: told})
+    reason = beyond("app", Progress("query", 3, []), starts, committed)
+    assert (reason is not None) is refused
+    assert reason is None or (f'"1":{told}' in reason and "batch 3 of application 'app'" in reason)

@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from fencepost.spark.positions import BEGAN, CLUSTER, EPOCHS, OF_THE_END, without
+from fencepost.spark.positions import BEGAN, CLUSTER, EPOCHS, OF_THE_END, positions_in_topics, without
 from fencepost.spark.progress import TOPIC, Progress
-
-_NO_RECORD: Final = f", or where no row is missing since only the topic {TOPIC!r} was deleted"
 
 
 class Number(Enum):
@@ -90,7 +88,9 @@ def judge(
     if last is None:
         if not any(start is not None for start in batch.source_starts) or accept_gap:
             return Judgement(Verdict.WRITE)
-        return Judgement(Verdict.MISSES, _missing(application_id, batch, "no batch was committed", _NO_RECORD))
+        return Judgement(
+            Verdict.MISSES, _missing(application_id, batch, "no batch was committed", _no_record(application_id))
+        )
     if new_query and last.query_id != batch.query_id:
         if last.source_offsets and not batch.source_offsets:
             return Judgement(
@@ -123,7 +123,8 @@ def judge(
     return Judgement(
         Verdict.REFUSE,
         f"batch {batch.batch_id} of application {application_id!r} {differs}: this checkpoint is an older copy, or its "
-        f"last files were lost. Nothing was written. Put the newest checkpoint back, or {_way_on(application_id)}",
+        f"last files were lost. Nothing was written. Put the newest checkpoint back, or "
+        + _way_on(application_id, batch.source_offsets, last.source_offsets),
     )
 
 
@@ -136,17 +137,31 @@ def second_write(application_id: str, batch_id: int) -> str:
     )
 
 
-def _missing(application_id: str, batch: Progress, committed: str, unless: str = "") -> str:
+def _missing(application_id: str, batch: Progress, committed: str, beware: str = "") -> str:
     return (
         f"batch {batch.batch_id} of application {application_id!r} begins at {_text(batch.source_starts)}, but on this "
         f"cluster {committed}: the rows in between are missing. The cluster was put back from an older copy, or is "
         f"another one, or earlier batches of this checkpoint were written elsewhere. Nothing was written. To have the "
-        f"missing rows, {_way_on(application_id)}. To go on without them{unless}, give the sink accept_gap=True for "
-        "one run"
+        f"missing rows, {_way_on(application_id, batch.source_starts)}. To go on without them, give the sink "
+        f"accept_gap=True for one run{beware}"
     )
 
 
-def _way_on(application_id: str) -> str:
+def _no_record(application_id: str) -> str:
+    return (
+        f". Where only the topic {TOPIC!r} was deleted no row is missing, and that lets the query go on as well; but "
+        "it writes this batch twice if it was committed before, without Spark knowing of it, and no position of group "
+        f"{application_id!r} tells so"
+    )
+
+
+def _way_on(application_id: str, *source_offsets: Sequence[Any]) -> str:
+    """What to do instead; `source_offsets` of its sources, of which those of files cannot be told where to begin."""
+    if any(positions_in_topics(each) is None for ends in source_offsets for each in ends):
+        return (
+            "begin anew with a new checkpoint and a new application_id, and give a source that reads no topic, as one "
+            "of files, only what has no rows in the output yet: it cannot be told where to begin"
+        )
     return (
         "go on from there with a new checkpoint: give the source startingOffsets="
         f"resume_offsets({application_id!r}, ...) and the sink resume=True"
@@ -161,8 +176,8 @@ def _of_another_query(application_id: str, last: Progress, batch: Progress, resu
         Verdict.REFUSE,
         f"the application id {application_id!r} belongs to another query, and where that ended this one does not "
         f"begin: batch {last.batch_id}, the last one, ended at {_text(last.source_offsets)}. Nothing was written. "
-        f"If the checkpoint was lost, {_way_on(application_id)}. If this is to be a query of its own, choose a new "
-        "application_id",
+        f"If the checkpoint was lost, {_way_on(application_id, batch.source_offsets, last.source_offsets)}. If this is "
+        "to be a query of its own, choose a new application_id",
     )
 
 
@@ -179,7 +194,7 @@ def _later(application_id: str, last: Progress, batch: Progress, accept_gap: boo
         f"batch {batch.batch_id} of application {application_id!r} begins at {_text(batch.source_starts)}, but on "
         f"this cluster {committed}: rows that are committed would be written again. Earlier batches of this "
         f"checkpoint were written elsewhere. Nothing was written. Put the checkpoint back that was used here, or "
-        f"{_way_on(application_id)}",
+        f"{_way_on(application_id, batch.source_starts, last.source_offsets)}",
     )
 
 

@@ -13,7 +13,7 @@ Knows nothing of Spark: `sink` has it run tasks there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 
@@ -28,16 +28,16 @@ from fencepost.client.errors import (
     UnreachableError,
 )
 from fencepost.client.shared_transaction import SharedTransaction, Ticket
-from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata, TransactionalId, fenced_error
+from fencepost.client.transactional_id import ConsumerGroupMetadata, TransactionalId, fenced_error
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
-from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.spark import progress
 from fencepost.spark.attempt import BATCH_BYTES, Plan, batch_bytes
 from fencepost.spark.claims import Slots, Written, refusal, slot_name
 from fencepost.spark.committed import Verdict, judge
-from fencepost.spark.positions import Positions
+from fencepost.spark.group_positions import beyond, group_offsets, positions_of, topics_of
 from fencepost.spark.progress import Progress, read_progress
 from fencepost.spark.report import Course, Report
 from fencepost.spark.topic_configs import topic_configs
@@ -236,8 +236,24 @@ class Driver:
         self.producer_id_and_epoch = await self._id.init(self._timeout_ms)
         # An older driver may have committed in between; from now on none does.
         self._progress = await read_progress(cluster, self.application_id)
+        if self._progress is None and self._accept_gap:
+            await self._refuse_what_was_committed(batch)
         await self._limit_batches()
         self._is_fresh = self._is_settled = True
+
+    async def _refuse_what_was_committed(self, batch: Progress) -> None:
+        """Raises WriteFailed where there is no record, and the group's positions say that the batch was committed."""
+        topics = sorted(topics_of(batch.source_starts))
+        there = await self._look_up(topics, self._cluster.deadline("looking up topics")) if topics else {}
+        starts, ends = (
+            group_offsets(each, self._cluster.cluster_id, there) for each in (batch.source_starts, batch.source_offsets)
+        )
+        began = dict.fromkeys(ends, 0) | {at: position.offset for at, position in starts.items()}
+        reason = beyond(
+            self.application_id, batch, began, await positions_of(self._cluster, self.application_id, began)
+        )
+        if reason is not None:
+            raise WriteFailed(reason)
 
     async def _count_partitions(self) -> None:
         """Look up how many partitions the topics have that are written to.  Raises WriteFailed if one is not there."""
@@ -371,37 +387,6 @@ def replaced(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
             what = "was deleted and made anew" if name in now else "was deleted"
             return f"topic {name!r} {what} while this batch was written: records of it are gone with the old topic"
     return None
-
-
-def topics_of(source_offsets: Sequence[Any]) -> set[str]:
-    """The topics in which sources stand."""
-    return {at.topic for positions in _positions(source_offsets) for at in positions.offsets}
-
-
-def group_offsets(
-    source_offsets: Sequence[Any], cluster_id: str, topic_ids: Mapping[str, str]
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets to commit in a cluster among those of a micro-batch: those in topics that are known to be its own.
-
-    `topic_ids`: of the topics that it has.  One of the same name may be another cluster's, or made anew.
-    """
-    return {
-        at: OffsetAndMetadata(offset)
-        for positions in _positions(source_offsets)
-        if positions.cluster_id and positions.cluster_id == cluster_id
-        for at, offset in positions.offsets.items()
-        if offset >= 0 and at.topic in topic_ids
-        if positions.topic_ids.get(at.topic, topic_ids[at.topic]) == topic_ids[at.topic]
-    }
-
-
-def _positions(source_offsets: Sequence[Any]) -> Iterator[Positions]:
-    """The positions of the sources that read topics."""
-    for offsets in source_offsets:
-        try:
-            yield Positions.decode(offsets)
-        except (ValueError, TypeError, AttributeError):
-            continue  # it counts something else
 
 
 def overdue(took_ms: int, timeout_ms: int) -> str:

@@ -81,6 +81,14 @@ class Positions(NamedTuple):
         return here is not None and there is not None and here != there
 
 
+def positions_in_topics(offsets: Any) -> Positions | None:
+    """The offsets of a source as positions in topics; None if it counts something else, as Spark's source of files."""
+    try:
+        return Positions.decode(offsets)
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
 def without(names: Collection[str], fields: Any) -> Any:
     """The same JSON without what stands under these names, however deep."""
     if isinstance(fields, Mapping):
