@@ -18,7 +18,8 @@ from fencepost.spark import attempt, claims, committed, driver, progress
 from fencepost.spark.attempt import Attempt, PoisonedError
 from fencepost.spark.claims import Written
 from fencepost.spark.committed import End, Number, Verdict
-from fencepost.spark.driver import Driver, topics_of
+from fencepost.spark.driver import Driver
+from fencepost.spark.group_positions import topics_of
 from fencepost.spark.progress import Progress
 
 Patch = pytest.MonkeyPatch

@@ -36,7 +36,7 @@ class Bench:
     def cluster(self, name: str) -> Cluster:
         return Cluster(ADDRESS, runtime=self.world.runtime(name), patience_ms=5000, request_timeout_ms=1000)
 
-    def driver(self, name: str = "driver", attempts: int = 3, **more: bool) -> Driver:
+    def driver(self, name: str = "driver", attempts: int = 3, **more: Any) -> Driver:
         return Driver(self.cluster(name), "app", ["out"], transaction_timeout_ms=60_000, attempts=attempts, **more)
 
     async def values(self) -> list[bytes]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -11,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark import cloudpickle
 from tests.spark.interrupts import interrupted
 
 from fencepost.client.cluster import Cluster
@@ -20,7 +23,7 @@ from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.spark.attempt import Plan
 from fencepost.spark.report import Report
-from fencepost.spark.sink import Sink, WriteCancelled, WriteFailed, _InThisThread, _Open, _until
+from fencepost.spark.sink import Sink, WriteCancelled, _InThisThread, _Open, _until
 from fencepost.spark.streaming import foreach_batch, write, write_stream
 from fencepost.spark.tasks import Task
 
@@ -69,6 +72,12 @@ def test_a_sink_that_has_written_nothing_is_whole_and_can_be_closed() -> None:
     sink.close()
     sink.close()
     assert sink.producer_id_and_epoch == NO_PRODUCER
+
+
+@pytest.mark.parametrize("carry", [pickle.dumps, cloudpickle.dumps, copy.copy, copy.deepcopy])
+def test_a_sink_that_is_sent_to_tasks_says_where_it_belongs(carry: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=r"writes from Spark's driver: .* make it in the function that uses it"):
+        carry(Sink(**GOOD))
 
 
 class Rows:
@@ -199,73 +208,6 @@ def test_tasks_start_together_where_spark_would_start_some_of_them_twice(
     rows = Rows(cores, **config)
     run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
     assert [barrier for _, barrier in rows.tasks] == [together]
-
-
-@pytest.mark.parametrize("wrote", [True, False])
-def test_a_second_write_of_a_batch_in_one_run_of_a_query_is_no_repetition(
-    monkeypatch: pytest.MonkeyPatch, wrote: bool
-) -> None:
-    """It would be skipped, as what was committed before is, and its rows left out in silence; of any sink."""
-    asked: list[tuple[int, str]] = []
-    run_id = ""
-    monkeypatch.setattr("fencepost.spark.sink._DONE", {})
-
-    async def written(batch: Any, *_: Any) -> bool:
-        asked.append((batch.batch_id, run_id))
-        if batch.batch_id == 7:
-            raise WriteFailed("no")
-        return wrote
-
-    for name in ("sink.stop_of", "routing.check_columns"):
-        monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
-    query = SimpleNamespace(runId=lambda: SimpleNamespace(toString=lambda: run_id), resolvedCheckpointRoot=lambda: "c")
-    monkeypatch.setattr("fencepost.spark.sink.query_of", lambda _spark: query)
-    monkeypatch.setattr("fencepost.spark.sink.Checkpoint", lambda _: SimpleNamespace(has_state=lambda _: False))
-    rows, portal = cast(Any, Rows()), Portal()
-    one, two = Sink(**GOOD, tasks=1), Sink(**GOOD, tasks=1)
-    for sink in (one, two):
-        sink._opened = _Open(portal, cast(Any, None), cast(Any, SimpleNamespace(write=written, report=None)))
-    for each in ("first", "second"):  # a query that is started again repeats its last batch
-        run_id = each
-        assert one.write(rows, 0, "query", topic="t") is wrote
-        for sink in (one, two):
-            with pytest.raises(WriteFailed, match=r"batch 0 .* by another write.* one write"):
-                sink.write(rows, 0, "query", topic="t")
-    assert two.write(rows, 1, "query", topic="t") is wrote
-    assert two.write(rows, 1, "another", topic="t") is wrote, "as who writes each micro-batch as a run of its own"
-    for _ in range(2):  # what failed is tried again by whoever likes
-        with pytest.raises(WriteFailed, match="no"):
-            one.write(rows, 7, "query", topic="t")
-    assert asked == [(0, "first"), (0, "second"), (1, "second"), (1, "second"), (7, "second"), (7, "second")]
-    portal.close()
-
-
-@pytest.mark.parametrize(("wrote", "has_state"), [(False, True), (False, False), (True, True)])
-def test_the_state_of_a_skipped_batch_is_made(monkeypatch: pytest.MonkeyPatch, wrote: bool, has_state: bool) -> None:
-    """Spark goes on from it, whoever wrote the function for foreachBatch."""
-
-    async def written(*_: Any) -> bool:
-        return wrote
-
-    monkeypatch.setattr("fencepost.spark.sink._DONE", {})
-    made: list[Any] = []
-    looked: list[str] = []
-    for name in ("sink.stop_of", "routing.check_columns"):
-        monkeypatch.setattr(f"fencepost.spark.{name}", lambda *_: None)
-    query = SimpleNamespace(runId=lambda: SimpleNamespace(toString=lambda: "run"), resolvedCheckpointRoot=lambda: "c")
-    monkeypatch.setattr("fencepost.spark.sink.query_of", lambda _spark: query)
-
-    def look(place: str) -> Any:
-        looked.append(place)
-        return SimpleNamespace(has_state=lambda _spark: has_state)
-
-    monkeypatch.setattr("fencepost.spark.sink.Checkpoint", look)
-    monkeypatch.setattr("fencepost.spark.sink.make_state", made.append)
-    sink, rows, portal = Sink(**GOOD, tasks=1), cast(Any, Rows()), Portal()
-    sink._opened = _Open(portal, cast(Any, None), cast(Any, SimpleNamespace(write=written, report=None)))
-    assert sink.write(rows, 0, "query", topic="t") is wrote
-    assert (looked, made) == ([] if wrote else ["c"], [rows] if has_state and not wrote else [])
-    portal.close()
 
 
 def test_what_is_told_of_a_committed_batch_changes_nothing_of_it(

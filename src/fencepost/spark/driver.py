@@ -138,6 +138,12 @@ class Driver:
     def application_id(self) -> str:
         return self._id.name
 
+    async def cluster_id(self) -> str:
+        """Of the cluster that is written to; empty where it has none."""
+        if not self._cluster.cluster_id:
+            await self._look_up([], self._cluster.deadline("looking up the cluster"))
+        return self._cluster.cluster_id
+
     # A micro-batch
 
     async def write(self, batch: Progress, slots: int, new_query: bool, around: Surroundings) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 from fencepost.client.addresses import addresses_of
 from fencepost.client.cluster import Cluster
@@ -57,7 +57,10 @@ _LONG_SECONDS: Final = 1.0
 
 
 _DONE: Final[dict[tuple[str, str], tuple[str, str, int]]] = {}
-"""Application and cluster -> a run of a query in this process, and under which id and number it wrote last."""
+"""Application and id of the cluster -> a run of a query in this process, and under which id and number it wrote last.
+
+A cluster that has no id is known by its servers.
+"""
 
 
 class _Open(NamedTuple):
@@ -134,6 +137,12 @@ class Sink:
         check_names(self.kafka_options)
         self._security = parse_security(self.kafka_options)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Sink has connections, and writes from Spark's driver: it cannot be copied, nor go to Spark's tasks. "
+            "Leave it out of what runs there, as udf() and foreach(), or make it in the function that uses it"
+        )
+
     def _open(self) -> _Open:
         if self._opened is None:
             cluster = Cluster(self.bootstrap_servers, client_id="fencepost-spark-driver", security=self._security)
@@ -201,15 +210,17 @@ class Sink:
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism
         query = query_of(rows.sparkSession)
         this = None if query is None else (str(query.runId().toString()), query_id, batch_id)
-        where = (self.application_id, self.bootstrap_servers)
 
         def write_alone() -> tuple[bool, Report | None]:
-            if this is not None and _DONE.get(where) == this:
-                raise WriteFailed(second_write(self.application_id, batch_id))
             opened = self._open()
-            wrote = _done(opened.driver.write(batch, slots, new_query, _InThisThread(self, opened.portal, rows, topic)))
-            if this is not None:
-                _DONE[where] = this
+            around = _InThisThread(self, opened.portal, rows, topic)
+            if this is None:
+                return _done(opened.driver.write(batch, slots, new_query, around)), opened.driver.report
+            where = (self.application_id, _done(around.call(opened.driver.cluster_id())) or self.bootstrap_servers)
+            if _DONE.get(where) == this:
+                raise WriteFailed(second_write(self.application_id, batch_id))
+            wrote = _done(opened.driver.write(batch, slots, new_query, around))
+            _DONE[where] = this
             return wrote, opened.driver.report
 
         wrote, report = self._alone("write", write_alone)
