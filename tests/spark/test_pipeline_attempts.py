@@ -134,12 +134,17 @@ def test_a_driver_that_was_replaced_cannot_commit(spark: SparkSession, place: Pl
     assert place.shown() == sorted([*range(5), *range(5)])
 
 
-def test_rows_that_cannot_be_written_fail_with_the_reason(spark: SparkSession, place: Place) -> None:
-    sink = Sink(place.application, place.servers, [place.target], attempts=1)
+def test_rows_that_can_never_be_written_fail_at_once_with_the_reason(spark: SparkSession, place: Place) -> None:
+    steps: list[Step] = []
+    sink = Sink(place.application, place.servers, [place.target], watch=lambda step, _: steps.append(step))
     with pytest.raises(ValueError, match="value"):
         sink.write(spark.range(1), 0, "query", topic=place.target)
     wrong = spark.range(1).selectExpr("cast(id as string) as value", "99 as partition")
     with pytest.raises(WriteFailed, match="no partition 99"):
         sink.write(wrong, 0, "query", topic=place.target)
+    large = spark.range(1).selectExpr("repeat('x', 2000000) as value")
+    with pytest.raises(WriteFailed, match=r"RowError: .*max\.message\.bytes"):
+        sink.write(large, 0, "query", topic=place.target)
     sink.close()
+    assert steps == []
     assert place.shown() == []

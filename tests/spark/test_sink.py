@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from itertools import count
 from threading import Thread
+from traceback import format_exception
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from tests.spark.interrupts import interrupted
@@ -21,7 +23,8 @@ from fencepost.client.portal import Portal
 from fencepost.client.shared_transaction import Ticket
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.simulation.loop import VirtualLoop, run
-from fencepost.spark.attempt import Plan
+from fencepost.spark.attempt import Plan, RowError
+from fencepost.spark.encoding import targets_of
 from fencepost.spark.report import Report
 from fencepost.spark.sink import Sink, WriteCancelled, _InThisThread, _Open, _until
 from fencepost.spark.streaming import foreach_batch, write, write_stream
@@ -180,6 +183,17 @@ def test_the_job_of_a_write_that_is_interrupted_is_cancelled(
         with pytest.raises(raised):
             run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
     assert (len(rows.cancelled), rows.tags) == (1, set())
+
+
+def test_an_error_of_a_row_is_known_in_what_spark_says_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says it in the middle of its own message, after a traceback."""
+    with pytest.raises(RowError) as raised:
+        targets_of(pa.record_batch({"partition": pa.array([9], pa.int32())}), "t", {"t": 1})
+    traceback = "".join(format_exception(raised.value))
+    rows = Rows()
+    rows.ends_of = [OSError(f"Job aborted: Task 0 failed 4 times\n{traceback}\n\tat org.apache.spark (Task.scala:9)")]
+    with pytest.raises(RowError, match=r"^topic t has no partition 9$"):
+        run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
 
 
 def test_spark_is_told_to_notice_rows_that_come_out_differently(monkeypatch: pytest.MonkeyPatch) -> None:

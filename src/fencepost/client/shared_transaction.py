@@ -18,6 +18,7 @@ from fencepost.client.sender import Sender
 from fencepost.client.transactional_id import BEFORE_TV2, SINCE_TV2, TransactionalId
 from fencepost.client.transactions import NEWEST_PRODUCE
 from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
@@ -46,6 +47,8 @@ class SharedTransaction:
         self._id = TransactionalId(cluster, ticket.transactional_id)
         self._ticket = ticket
         self.error: ClientError | None = None
+        self.record_too_large = False
+        """Whether that was a record for which, alone in a batch, its topic has no room."""
         self._registered: dict[TopicPartition, None] = {}
         self.sender: Sender | None = Sender(
             cluster,
@@ -74,6 +77,8 @@ class SharedTransaction:
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:  # noqa: ARG002
         if self.error is None:
             self.error = error
+            is_alone = batch.builder.count == 1
+            self.record_too_large = is_alone and getattr(error, "code", None) == ErrorCode.MESSAGE_TOO_LARGE
             assert self.sender is not None
             self.sender.abandon(error)
         return error

@@ -6,10 +6,12 @@ Knows nothing of Spark: `tasks` has it run in one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ClientError
 from fencepost.client.shared_transaction import SharedTransaction, Ticket
 from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.compression import Compression
@@ -25,6 +27,10 @@ _CLAIM_TIMEOUT_MS: Final = 1
 
 class PoisonedError(Exception):
     """Another attempt has claimed this slot: what was written under this epoch cannot be told apart any more."""
+
+
+class RowError(ValueError):
+    """A row can never be written as it is, however often: the message says why."""
 
 
 class Plan(NamedTuple):
@@ -83,17 +89,19 @@ class Attempt:
         )
 
     async def write(self, at: TopicPartition, records: BatchBuilder) -> None:
-        """Send a batch.  Raises what went wrong before."""
+        """Send a batch.  Raises what went wrong before: RowError if a record was too large for its topic."""
         count, size = records.count, records.size
-        offset = await self._writer.write(at, records)
+        with self._naming_rows():
+            offset = await self._writer.write(at, records)
         self._sent.setdefault(at, []).append(_Sent(count, size, offset))
 
     async def finish(self, rows: int) -> list[Written]:
         """Wait until everything is acknowledged; what to report.  `rows`: how many the attempt was given.
 
-        Raises what went wrong.
+        Raises what went wrong, as `write`.
         """
-        await self._writer.finish()
+        with self._naming_rows():
+            await self._writer.finish()
         found = [
             Written(
                 self._slot,
@@ -109,6 +117,15 @@ class Attempt:
             for at, sent in sorted(self._sent.items())
         ]
         return found or [Written(self._slot, *self._claimed, rows)]
+
+    @contextmanager
+    def _naming_rows(self) -> Iterator[None]:
+        try:
+            yield
+        except ClientError as error:
+            if self._writer.record_too_large:
+                raise RowError(str(error)) from error
+            raise
 
     async def close(self) -> None:
         """End the connections; nothing more is sent."""

@@ -34,7 +34,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.spark import progress
-from fencepost.spark.attempt import BATCH_BYTES, Plan, batch_bytes
+from fencepost.spark.attempt import BATCH_BYTES, Plan, RowError, batch_bytes
 from fencepost.spark.claims import Slots, Written, refusal, slot_name
 from fencepost.spark.committed import Verdict, judge
 from fencepost.spark.group_positions import beyond, group_offsets, positions_of, topics_of
@@ -77,7 +77,8 @@ class Surroundings(Protocol):
     async def run_tasks(self, plan: Plan, /) -> Sequence[Written]:
         """Have each slot's rows written by a task; what the tasks report.
 
-        Raises what made one fail, and WriteCancelled if the batch is not to be run again.
+        Raises what made one fail, RowError if every attempt would fail of it, and WriteCancelled if the batch is not to
+        be run again.
         """
         ...
 
@@ -179,7 +180,7 @@ class Driver:
             around.tell(Step.COMMITTED, batch.batch_id)
             return True
         raise WriteFailed(
-            f"batch {batch.batch_id} of application {self.application_id!r} was tried {self._attempts} times and "
+            f"batch {batch.batch_id} of application {self.application_id!r} was tried {len(failures)} times and "
             f"nothing of it is committed. What went wrong: {'; '.join(dict.fromkeys(failures))}"
         )
 
@@ -207,6 +208,8 @@ class Driver:
                 logger.warning("application %s: batch %d failed: %s", self._id.name, batch.batch_id, failures[-1])
                 is_committed = await around.call(self.settle(batch))
                 course.done("abort")
+                if not is_committed and isinstance(error, RowError):
+                    return failures
                 if not is_committed:
                     around.tell(Step.REPEATED, batch.batch_id)
                     continue

@@ -20,7 +20,7 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder, decode_batch, seal
 from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Epoch, ProducerId, TopicPartition
 from fencepost.runtime import SystemClock
-from fencepost.spark.attempt import BATCH_BYTES
+from fencepost.spark.attempt import BATCH_BYTES, RowError
 from fencepost.spark.partitioning import murmur2
 
 _WHOLE: Final = 10
@@ -56,7 +56,7 @@ class Encoder:
     """The function of mapInArrow that puts rows into batches.
 
     `topic`: where all rows go, None if they have a column topic.  `counts`: topic -> number of partitions.  A row for
-    another topic, or for a partition that its topic does not have, raises ValueError.  `batch_bytes`: the most of a
+    another topic, or for a partition that its topic does not have, raises RowError.  `batch_bytes`: the most of a
     batch that has more than one record.
     """
 
@@ -149,7 +149,7 @@ def targets(counts: Mapping[str, int]) -> list[TopicPartition]:
 
 
 def targets_of(batch: pa.RecordBatch, topic: str | None, counts: Mapping[str, int]) -> Numbers:
-    """The target of each row.  Raises ValueError for one that has none."""
+    """The target of each row.  Raises RowError for one that has none."""
     first, count = _topics_of(batch, topic, counts)
     partition = np.full(batch.num_rows, -1, np.int64)
     given = np.zeros(batch.num_rows, bool)
@@ -162,7 +162,7 @@ def targets_of(batch: pa.RecordBatch, topic: str | None, counts: Mapping[str, in
     amiss = np.flatnonzero((partition < 0) | (partition >= count))
     if len(amiss):
         name = topic if topic is not None else batch.column("topic")[int(amiss[0])].as_py()
-        raise ValueError(f"topic {name} has no partition {partition[amiss[0]]}")
+        raise RowError(f"topic {name} has no partition {partition[amiss[0]]}")
     found: Numbers = (first + partition).astype(np.int32)
     return found
 
@@ -184,7 +184,7 @@ def _topics_of(batch: pa.RecordBatch, topic: str | None, counts: Mapping[str, in
     places = pc.index_in(batch.column("topic"), pa.array(names, batch.column("topic").type)) if topic is None else None
     if places is None or places.null_count:
         unknown = topic if places is None else batch.column("topic").filter(places.is_null())[0].as_py()
-        raise ValueError(
+        raise RowError(
             f"topic {'null' if unknown is None else unknown} is not one of those of this write: {', '.join(names)}"
         )
     which = places.to_numpy(zero_copy_only=False)
@@ -241,10 +241,10 @@ def _by_target(
 
 
 def _headers(given: list[dict[str, Any] | None]) -> tuple[tuple[str, bytes | None], ...]:
-    """Raises ValueError for one without a key, which Kafka does not have."""
+    """Raises RowError for one without a key, which Kafka does not have."""
     found = tuple((entry["key"], entry["value"]) for entry in given if entry is not None)
     if len(found) < len(given) or any(key is None for key, _ in found):
-        raise ValueError("a row has a header that is null, or has no key: leave it out of the column headers")
+        raise RowError("a row has a header that is null, or has no key: leave it out of the column headers")
     return found
 
 
@@ -258,7 +258,7 @@ def _rows(
     if "timestamp" in names:
         microseconds = batch.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
         if (pc.min(microseconds).as_py() or 0) < 0:
-            raise ValueError("a row has a time before 1970, which Kafka does not have: see its column timestamp")
+            raise RowError("a row has a time before 1970, which Kafka does not have: see its column timestamp")
         times = pc.divide(microseconds, 1000).fill_null(SystemClock().now()).to_pylist()
     headers: Any = repeat((), count)
     if "headers" in names:

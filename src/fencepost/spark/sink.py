@@ -17,7 +17,7 @@ from fencepost.client.portal import Portal
 from fencepost.client.security import Security
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
-from fencepost.spark.attempt import Plan
+from fencepost.spark.attempt import Plan, RowError
 from fencepost.spark.checkpoint import Checkpoint, make_state
 from fencepost.spark.claims import Written, is_slot_name
 from fencepost.spark.committed import second_write
@@ -42,6 +42,8 @@ _LARGEST_ID: Final = 200
 _LARGEST_NUMBER: Final = 2**31 - 1
 _CANCELLED: Final = "SPARK_JOB_CANCELLED"
 """Spark's name for the error of a job that was cancelled."""
+_ROW_ERROR: Final = f"{RowError.__module__}.{RowError.__name__}: "
+"""What stands before the message in a task's traceback, which is all that Spark tells of its error."""
 _SPECULATES: Final = "spark.speculation"
 _ALLOCATES: Final = "spark.dynamicAllocation.enabled"
 _CHECKSUMS: Final = tuple(
@@ -301,6 +303,8 @@ class _InThisThread:
                 raise WriteCancelled(f"{what} ({_INTERRUPTED})") from None
             if _CANCELLED in str(error):
                 raise WriteCancelled(what) from error
+            if _ROW_ERROR in str(error):
+                raise RowError(str(error).rpartition(_ROW_ERROR)[2].splitlines()[0]) from error
             raise
 
     def tell(self, step: Step, batch_id: int) -> None:

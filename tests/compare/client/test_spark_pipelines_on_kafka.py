@@ -34,7 +34,7 @@ from tests.spark.test_pipeline_attempts import (  # noqa: F401
     test_a_driver_that_was_replaced_cannot_commit,
     test_a_sink_that_was_interrupted_writes_what_it_is_given_next,
     test_an_attempt_that_fails_leaves_nothing_and_the_batch_is_run_again,
-    test_rows_that_cannot_be_written_fail_with_the_reason,
+    test_rows_that_can_never_be_written_fail_at_once_with_the_reason,
     test_times_that_the_broker_sets_are_those_of_the_rows,
     test_topics_that_are_not_there_are_named_and_not_made,
 )
