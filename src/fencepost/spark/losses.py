@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from fencepost.client.errors import BrokerError
-from fencepost.protocol.errors import ErrorCode
+from fencepost.client.errors import FatalBrokerError
+from fencepost.protocol.errors import ErrorCode, KafkaError
 from fencepost.protocol.types import TopicPartition
 from fencepost.spark.positions import Positions
 
 _WAY_ON = 'Set .option("failOnDataLoss", "false") to go on without them'
+
+
+class RecordsLostError(FatalBrokerError):
+    """Records that a query was to read are not there.  Its message says what to do with the query."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(code, message)
+        KafkaError.__init__(self, code, message)  # without advice that is meant for who has a consumer
 
 
 def made_anew(known: Positions, now: Positions) -> list[str]:
@@ -73,7 +81,7 @@ def remaining(known: Positions, ends: Positions) -> Positions:
     return known.alone._replace(offsets=offsets | behind(known, ends), topic_ids={**known.topic_ids, **ends.topic_ids})
 
 
-def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> BrokerError | None:
+def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> RecordsLostError | None:
     """What to tell whoever accepts no loss; None if nothing is lost.  `pattern`: which topics are read, if one says."""
     anew, short = made_anew(known, ends), behind(known, ends)
     if anew:
@@ -81,7 +89,7 @@ def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> Br
     for name in gone(known, ends, pattern):
         return topic_was_deleted(name)
     for at, end in short.items():
-        return BrokerError(
+        return RecordsLostError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{at.topic}-{at.partition} was to be read from offset {known.offsets[at]}, but ends at {end}: records "
             f"that this query has read, or was to read, are lost. {_WAY_ON}",
@@ -89,7 +97,7 @@ def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> Br
     return None
 
 
-def refusal_of_late(known: Positions, first: Positions) -> BrokerError | None:
+def refusal_of_late(known: Positions, first: Positions) -> RecordsLostError | None:
     """What to tell whoever accepts no loss of a partition that a topic of `known` got later; None if nothing is lost.
 
     `first`: where partitions begin.  One that does not begin at 0 had records that nobody has read.  A topic that is
@@ -102,45 +110,45 @@ def refusal_of_late(known: Positions, first: Positions) -> BrokerError | None:
     return None
 
 
-def topic_is_not_there(name: str) -> BrokerError:
+def topic_is_not_there(name: str) -> RecordsLostError:
     """A topic that is to be read by its name is not there, or is no more."""
-    return BrokerError(
+    return RecordsLostError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"there is no topic {name!r} to read: make it, or put its name right. If this query read it before, it was "
         "deleted, and records that the query had not read yet may be lost",
     )
 
 
-def topic_was_deleted(name: str) -> BrokerError:
+def topic_was_deleted(name: str) -> RecordsLostError:
     """A topic that the query was to read is no more."""
-    return BrokerError(
+    return RecordsLostError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {name!r} was deleted: records that this query had not read yet may be lost. {_WAY_ON}",
     )
 
 
-def topic_was_made_anew(name: str) -> BrokerError:
+def topic_was_made_anew(name: str) -> RecordsLostError:
     """The topic of that name is another one than the query read before."""
-    return BrokerError(
+    return RecordsLostError(
         ErrorCode.UNKNOWN_TOPIC_ID,
         f"topic {name!r} was deleted and made anew: records that this query had not read yet may be lost, and those "
         f"that it has are not in it. {_WAY_ON}; the new topic is read from its beginning then",
     )
 
 
-def records_are_gone(at: TopicPartition, wanted: int, first: int, end: int) -> BrokerError:
+def records_are_gone(at: TopicPartition, wanted: int, first: int, end: int) -> RecordsLostError:
     """A partition has nothing at an offset that was to be read."""
     where = f"begins at {first}" if first > wanted else f"ends at {end}"
-    return BrokerError(
+    return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{at.topic}-{at.partition} was to be read from offset {wanted}, but {where}: records are lost to this query. "
         f"{_WAY_ON}",
     )
 
 
-def log_was_truncated(at: TopicPartition, position: int, parted: int) -> BrokerError:
+def log_was_truncated(at: TopicPartition, position: int, parted: int) -> RecordsLostError:
     """A log lost its end and was written on, so that other records stand where the query has read."""
-    return BrokerError(
+    return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{at.topic}-{at.partition} was read to offset {position}, but lost its records from {parted} on since, as by "
         "a power loss or the election of a leader that had less: what was written in their place was not read. "
@@ -148,9 +156,9 @@ def log_was_truncated(at: TopicPartition, position: int, parted: int) -> BrokerE
     )
 
 
-def leader_epoch_went_back(at: TopicPartition, epoch: int) -> BrokerError:
+def leader_epoch_went_back(at: TopicPartition, epoch: int) -> RecordsLostError:
     """A partition is led in an earlier epoch than it was, which only a copy that was put back does."""
-    return BrokerError(
+    return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{at.topic}-{at.partition} was read under leader epoch {epoch}, and its leader knows earlier ones only: the "
         "cluster was put back from an older copy, and records that this query has read, or was to read, may be lost. "
@@ -158,9 +166,9 @@ def leader_epoch_went_back(at: TopicPartition, epoch: int) -> BrokerError:
     )
 
 
-def offset_is_not_there(option: str, at: TopicPartition, wanted: int, end: int) -> BrokerError:
+def offset_is_not_there(option: str, at: TopicPartition, wanted: int, end: int) -> RecordsLostError:
     """A batch was told to begin, or to end, behind the end of a partition."""
-    return BrokerError(
+    return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{option} has {at.topic}-{at.partition} at {wanted}, but it ends at {end}: give an offset that is there. If "
         'it was there, records are lost; set .option("failOnDataLoss", "false") to read what is left',
