@@ -91,10 +91,11 @@ class End:
     def __del__(self, kill=os.kill, process=os.getpid(), number=signal.{signal}):
         kill(process, number)
 
-if {name!r} == "End":
-    signal.end = End()  # goes with the module
-else:
-    signals({module!r}, {name!r})
+for module, name in {places!r}:
+    if name == "End":
+        signal.end = End()  # goes with the module
+    else:
+        signals(module, name)
 sys.argv = ["fencepost", "serve", "--listen", "127.0.0.1:0", "--data", {data!r}]
 runpy.run_module("fencepost", run_name="__main__")
 """
@@ -111,6 +112,7 @@ STARTING: Final = [
 STOPPING: Final = [
     ("fencepost.cli.serve", "say"),
     ("fencepost.broker.broker", "Broker.stop"),
+    ("fencepost.log.storage", "Storage.settle"),
     ("fencepost.log.storage", "Storage.close"),
     ("asyncio", "Runner.close"),
     ("fencepost.cli.standard_output", "StandardOutput.flush"),
@@ -125,8 +127,8 @@ def test_a_node_that_is_told_to_stop_at_any_moment_stops_cleanly(
 ) -> None:
     """And the next start has nothing to recover, though this one had: nobody begins again what was done."""
     data = tmp_path / "data"
-    _leave_somethingto_recover(data)
-    code = SIGNALLED.format(times=times, signal=number, module=module, name=name, data=str(data))
+    _leave_something_to_recover(data)
+    code = SIGNALLED.format(times=times, signal=number, places=[(module, name)], data=str(data))
     with begun(subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as run:
         if (module, name) in STOPPING[1:]:
             assert run.stdout is not None and run.stdout.readline().startswith(b"fencepost is ready")
@@ -145,7 +147,18 @@ def test_a_node_that_is_told_to_stop_at_any_moment_stops_cleanly(
         assert next(iter(consumer)).value == b"kept"
 
 
-def _leave_somethingto_recover(data: Path) -> None:
+@pytest.mark.parametrize("later", STOPPING[1:4])
+def test_a_node_that_is_told_to_stop_while_it_starts_is_not_told_again(tmp_path: Path, later: tuple[str, str]) -> None:
+    """A second signal comes while the first one's stop is at work: the next start has nothing to recover all the same."""
+    data = tmp_path / "data"
+    _leave_something_to_recover(data)
+    code = SIGNALLED.format(times=1, signal="SIGTERM", places=[STARTING[2], later], data=str(data))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert to_recover(data) == 0
+
+
+def _leave_something_to_recover(data: Path) -> None:
     """A directory as kill -9 leaves it, with a record that stands in the commit log."""
     with running_broker(data=data.with_name("running")) as broker:
         with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:

@@ -43,6 +43,28 @@ def test_who_listens_last_is_told_whenever_the_signal_comes(number: signal.Signa
 
 
 @pytest.mark.parametrize("number", STOP)
+def test_later_ones_do_not_interrupt_what_the_first_one_began(number: signal.Signals) -> None:
+    """As a task that is cancelled, and stops something then."""
+
+    async def stops() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            signal.raise_signal(number)
+            await asyncio.sleep(0.01)
+        return "stopped"
+
+    async def main(signals: StopSignals) -> str:
+        stopping = asyncio.ensure_future(stops())
+        await asyncio.sleep(0)
+        signals.when_told(stopping.cancel)
+        signal.raise_signal(number)
+        return await stopping
+
+    assert asyncio.run(main(StopSignals())) == "stopped"
+
+
+@pytest.mark.parametrize("number", STOP)
 def test_behind_the_end_of_the_event_loop_nothing_happens(number: signal.Signals) -> None:
     async def main() -> None:
         signals.when_told(lambda: pytest.fail("nobody is there any more"))

@@ -24,7 +24,7 @@ class StopSignals:
             signal.signal(number, lambda *_: self._note())
 
     def when_told(self, action: Callable[[], object]) -> None:
-        """Do this, and nothing that was asked for before, in the event loop, as soon as it can; if told before, too."""
+        """Do this once, and nothing else that was asked for, in the event loop, as soon as it can; if told before, too."""
         self._loop, self._action = asyncio.get_running_loop(), action
         if self._told:
             self._loop.call_soon(self._act)
@@ -36,8 +36,8 @@ class StopSignals:
 
     def _note(self) -> None:
         # Between any two instructions of whatever the process does.
-        self._told = True
-        if self._loop is not None and not self._loop.is_closed():
+        is_first, self._told = not self._told, True
+        if is_first and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._act)
 
     def _act(self) -> None:
