@@ -8,6 +8,7 @@ import pytest
 from tests.log.log_doubles import ROOT, Node, append, batch, run, values_of
 from tests.log.test_data_directory import put, tree
 
+from fencepost.log.checkpoint_files import read_identity
 from fencepost.simulation.disk import SimulatedDisk
 
 
@@ -100,5 +101,28 @@ def test_the_directory_of_an_older_version_is_served_and_told_from_now_on(cut: i
         swap(disk, ROOT / "a-0", ROOT / "a-1")
         node.start()
         assert len(node.storage.offline) == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("has_zeros", [False, True])
+@pytest.mark.parametrize("cut", range(len(b"\npartition: 12\n") + 1))
+def test_half_of_a_number_that_a_power_loss_left_is_not_taken_for_one(cut: int, has_zeros: bool) -> None:
+    """Nor does it become one when the whole is written behind it."""
+
+    async def main() -> None:
+        node = Node(partitions=[("a", 12)])
+        disk, file = node.disk, ROOT / "a-12" / "partition.metadata"
+        assert isinstance(disk, SimulatedDisk)
+        append(node.of("a", 12), batch(tag="12"))
+        node.storage.close()
+        whole = tree(disk, ROOT / "a-12")["partition.metadata"]
+        left = whole[: 43 + cut]
+        put(disk, file, left + bytes(len(whole) - len(left)) if has_zeros else left)
+        for _ in range(2):
+            node.start()
+            assert values_of(node.of("a", 12)) == [b"12"]
+            assert read_identity(disk, ROOT / "a-12").partition == 12
+            node.storage.close()
 
     run(main())

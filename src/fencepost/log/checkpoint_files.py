@@ -172,12 +172,13 @@ def read_identity(disk: Disk, directory: Path) -> PartitionIdentity:
         raise ValueError(error.strerror or str(error)) from error
     if not text:
         return PartitionIdentity(None, None)
-    index = _INDEX_LINE.search(text)
+    numbers = _INDEX_LINE.findall(text)
     # Of a line that was added a power loss may leave zeros.
     for line in text.replace("\0", "\n").splitlines():
         name, _, value = line.partition(": ")
         if name == "topic_id" and (found := uuid_of(value)) is not None:
-            return PartitionIdentity(found, int(index[1]) if index else None)
+            # The last one: where half of a number was left, the whole stands in a line behind it.
+            return PartitionIdentity(found, int(numbers[-1]) if numbers else None)
     raise ValueError("there is no line 'topic_id: ' with 22 letters behind it")
 
 
