@@ -149,7 +149,7 @@ def test_a_node_that_is_told_to_stop_at_any_moment_stops_cleanly(
 
 @pytest.mark.parametrize("later", STOPPING[1:4])
 def test_a_node_that_is_told_to_stop_while_it_starts_is_not_told_again(tmp_path: Path, later: tuple[str, str]) -> None:
-    """A second signal comes while the first one's stop is at work: the next start has nothing to recover all the same."""
+    """A second signal comes while the stop is at work, and the next start has nothing to recover all the same."""
     data = tmp_path / "data"
     _leave_something_to_recover(data)
     code = SIGNALLED.format(times=1, signal="SIGTERM", places=[STARTING[2], later], data=str(data))

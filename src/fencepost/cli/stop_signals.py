@@ -24,7 +24,7 @@ class StopSignals:
             signal.signal(number, lambda *_: self._note())
 
     def when_told(self, action: Callable[[], object]) -> None:
-        """Do this once, and nothing else that was asked for, in the event loop, as soon as it can; if told before, too."""
+        """Do this once, and nothing asked for before, in the event loop, as soon as it can; if told before, too."""
         self._loop, self._action = asyncio.get_running_loop(), action
         if self._told:
             self._loop.call_soon(self._act)
