@@ -118,6 +118,17 @@ def test_dictionaries_and_columns_of_nothing_but_null_are_what_they_say() -> Non
     assert records(pa.table(nulls)) == [(None, None, None, None, None)]
 
 
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.large_string(), pa.binary()], ids=str)
+def test_dictionaries_may_be_of_any_kind_of_text_and_bytes(kind: pa.DataType) -> None:
+    """Of views are the categories of polars."""
+    entries = pa.array(["a longer one that is beside its view", None], kind)
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], pa.uint8()), entries)
+    assert values(coded.slice(1)) == [None, None, b"a longer one that is beside its view"]
+    headers = pa.ListArray.from_arrays([0, 4], pa.StructArray.from_arrays([["k"] * 4, coded], ["key", "value"]))
+    [(_, _, found, *_)] = records(pa.table({"value": ["v"], "headers": headers}))
+    assert [value for _, value in found or ()] == values(coded)
+
+
 def test_headers_may_be_large_lists_of_other_texts_in_the_other_order() -> None:
     named = [[{"key": "a", "value": "1"}, {"key": "a", "value": None}], None, [], [{"key": "b", "value": ""}]]
     columns = {"value": pa.nulls(4), "headers": pa.array(named, LARGE_HEADERS)}

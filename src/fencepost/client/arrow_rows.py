@@ -167,7 +167,15 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _without_dictionary(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if not pa.types.is_dictionary(column.type):
+        return column
+    values = column.dictionary
+    # Of views, as the categories of polars, Arrow takes no entries.
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.large_string())
+    elif pa.types.is_binary_view(values.type):
+        values = values.cast(pa.large_binary())
+    return values.take(column.indices)
 
 
 def _plain_bytes(column: pa.Array, said: str) -> pa.Array:
