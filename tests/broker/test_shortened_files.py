@@ -93,3 +93,17 @@ def test_a_shortened_file_is_not_written_to(tmp_path: Path, left: int, caplog: p
         assert values(fetch(client, topic)) == ["0", "1", "2", "3", "more"]
         assert values(fetch(client, other)) == ["well"]
         client.close()
+
+
+@pytest.mark.parametrize("size", [4, 600_000], ids=["of the same segment", "of the next one"])
+def test_nothing_is_written_behind_a_gap_in_a_file_of_its_own_either(tmp_path: Path, size: int) -> None:
+    """As a batch for which the newest segment has no room: the gap would lie within the log for good."""
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        topic = new_topic(client, segment_bytes="1048576")
+        assert produce(client, topic, batch("0" * 600_000)).error_code == ErrorCode.NONE
+        file = log_file(tmp_path, topic)
+        os.truncate(file, file.stat().st_size - 1)
+        assert produce(client, topic, batch("m" * size)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert [*file.parent.glob("*.log")] == [file]
+        client.close()
