@@ -282,10 +282,8 @@ class Partition:
 
     def roll(self) -> Segment:
         """Begin a new segment at the log end; something must be in the one before it.  Raises FileDamaged."""
-        if self.segments:
-            self.segments[-1].check_length()  # else a gap would lie within the log
-        segment = self._journal.new_segment(self, self.log_end_offset)
-        self.segments.append(segment)
+        self.segments.check_newest()  # else a gap would lie within the log
+        self.segments.append(segment := self._journal.new_segment(self, self.log_end_offset))
         return segment
 
     def advance(self, high_watermark: int) -> None:

@@ -60,6 +60,11 @@ class Segments(Sequence[Segment]):
 
     # Changes
 
+    def check_newest(self) -> None:
+        """Raises FileDamaged if the one that is written to has become shorter."""
+        if self.ordered:
+            self.ordered[-1].check_length()
+
     def append(self, segment: Segment) -> None:
         """A newer one, which is written to from here on."""
         assert not self.bases or segment.base_offset > self.bases[-1], "segments are in the order of their offsets"
