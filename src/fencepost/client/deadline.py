@@ -89,7 +89,8 @@ class Deadline:
             raise self._timed_out() from None
 
     def _timed_out(self) -> TimedOutError:
-        last = held_up(self._login) or self._because
+        held = held_up(self._login)
+        last = f"{self._because}; {held}" if held else self._because
         return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {last}")
 
 

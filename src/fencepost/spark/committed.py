@@ -133,7 +133,8 @@ def second_write(application_id: str, batch_id: int) -> str:
     return (
         f"batch {batch_id} of application {application_id!r} was committed by another write, and rows that only this "
         "one has are not: a micro-batch is one write. Nothing was written. Give all its rows at once, with a column "
-        "topic. Where the query was changed to write to other topics, run it once more as it was before"
+        "topic. This batch is committed as it was written first: run the query with that write alone until it is "
+        "behind it, and write rows that only this one has with another application_id"
     )
 
 
