@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -86,6 +87,14 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     return Gate(monkeypatch)
 
 
+def listens(broker: Broker) -> bool:
+    try:
+        socket.create_connection((broker.host, broker.port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 @contextmanager
 def starting(data: Path, gate: Gate) -> Iterator[tuple[Broker, Future[object]]]:
     """A broker that listens, and the end of its start."""
@@ -96,7 +105,7 @@ def starting(data: Path, gate: Gate) -> Iterator[tuple[Broker, Future[object]]]:
     thread.start()
     started: Future[object] = asyncio.run_coroutine_threadsafe(broker.start(), loop)
     try:
-        wait_until("it listens", lambda: broker.port != 0)
+        wait_until("it listens", lambda: broker.port != 0 and listens(broker))
         yield broker, started
     finally:
         gate.open_all()

@@ -77,8 +77,8 @@ class SharedTransaction:
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:  # noqa: ARG002
         if self.error is None:
             self.error = error
-            is_alone = batch.builder.count == 1
-            self.record_too_large = is_alone and getattr(error, "code", None) == ErrorCode.MESSAGE_TOO_LARGE
+            is_too_large = getattr(error, "code", None) == ErrorCode.MESSAGE_TOO_LARGE
+            self.record_too_large = is_too_large and batch.builder.count == 1
             assert self.sender is not None
             self.sender.abandon(error)
         return error
