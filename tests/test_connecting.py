@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 
 from fencepost.connecting import addresses_of, first_connected
 from fencepost.runtime import SocketNetwork
@@ -177,9 +178,9 @@ def test_an_address_at_which_nothing_can_be_begun_does_not_stand_for_the_host(
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        servers = [await asyncio.start_server(lambda *_: None, "127.0.0.2", 0)]
-        port = servers[0].sockets[0].getsockname()[1]
-        servers += [await asyncio.start_server(lambda *_: None, host, port) for host in ("127.0.0.3", "127.0.0.1")]
+        hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+        port = free_port(*hosts)
+        servers = [await asyncio.start_server(lambda *_: None, host, port) for host in hosts]
         monkeypatch.setattr(loop, "getaddrinfo", known_as("127.0.0.2", "127.0.0.3", "127.0.0.1"), raising=False)
         async with asyncio.timeout(60):
             won, protocol = await SocketNetwork().connect(Noting, "several.test", port, None, begin)

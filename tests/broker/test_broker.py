@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.broker.directories import to_recover
 from tests.log.log_doubles import append, batch, values_of
+from tests.ports import free_port
 
 from fencepost.broker import BadSetting, Broker
 from fencepost.log.disk import File, LocalDisk, SyncDone
@@ -66,7 +67,7 @@ def test_a_second_end_does_nothing(tmp_path: Path, first: str, second: str) -> N
 @pytest.mark.parametrize("end", ["stop", "crash"])
 def test_who_connects_after_the_end_finds_nobody_and_the_port_is_free(tmp_path: Path, end: str) -> None:
     async def run() -> None:
-        one = await broker(tmp_path).start()
+        one = await Broker(data=tmp_path, listen=f"127.0.0.1:{free_port()}").start()
         await one.stop() if end == "stop" else one.crash()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(one.host, one.port)

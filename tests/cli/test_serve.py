@@ -17,6 +17,7 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
+from tests.ports import free_port
 from tests.processes import begun
 
 from fencepost import __version__
@@ -75,9 +76,7 @@ def test_a_node_whose_directory_was_removed_says_so_when_it_is_stopped(tmp_path:
 
 
 def test_a_node_goes_on_where_its_ready_line_cannot_be_written(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = free.getsockname()
+    address = ("127.0.0.1", free_port())
     listen = f"127.0.0.1:{address[1]}"
     command = [sys.executable, "-m", "fencepost", "serve", "--listen", listen, "--data", str(tmp_path / "data")]
     with open("/dev/full", "w") as full:

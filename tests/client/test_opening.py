@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.broker.wire import SETTINGS
+from tests.ports import free_port
 
 from fencepost.broker import Broker
 from fencepost.client import Admin, ConnectionLostError
@@ -56,8 +57,9 @@ def test_an_address_that_is_no_broker_does_not_stand_for_its_name(
     foreign: Callable[[Any, Any], Awaitable[None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        async with Broker(data=tmp_path, settings=SETTINGS) as broker:
-            other = await asyncio.start_server(foreign, "127.0.0.2", broker.port)
+        port = free_port("127.0.0.1", "127.0.0.2")
+        async with Broker(data=tmp_path, settings=SETTINGS, listen=f"127.0.0.1:{port}") as broker:
+            other = await asyncio.start_server(foreign, "127.0.0.2", port)
             monkeypatch.setattr(socket, "getaddrinfo", known_as("several.test", "127.0.0.2", "127.0.0.1"))
             for _ in range(2):  # by the same name each time
                 async with (

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.ports import free_port
 from tests.processes import begun
 
 from fencepost.client import Admin, Producer
@@ -61,9 +61,7 @@ class Node:
     """A `fencepost serve` process on one port and directory.  What it says is added to `said`."""
 
     def __init__(self, data: Path, said: Path | None = None) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.command = [sys.executable, "-m", "fencepost", "serve", "--listen", self.address, "--data", str(data)]
         self._said = said
         self._process: subprocess.Popen[str] | None = None

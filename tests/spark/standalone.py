@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyspark
+from tests.ports import free_port
 
 from fencepost.spark.java import use_java
 from fencepost.spark.tasks import Task
@@ -93,9 +93,7 @@ def standalone(folder: Path) -> Iterator[Standalone]:
     """A master and two workers until the end of the block."""
     use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     address = f"spark://127.0.0.1:{port}"
     started: list[subprocess.Popen[bytes]] = []
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.ports import free_port
 from tests.spark.places import ROWS, Place
 
 from fencepost.broker import Broker, running_broker
@@ -59,14 +60,13 @@ class Node:
     def __init__(self, data: Path) -> None:
         self._data = data
         self._stack = ExitStack()
-        self._listen = "127.0.0.1:0"
+        self._listen = f"127.0.0.1:{free_port()}"
         self.broker = self.start()
 
     def start(self) -> Broker:
         settings = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
         running = running_broker(data=self._data, listen=self._listen, settings=settings)
         self.broker = self._stack.enter_context(running)
-        self._listen = self.broker.bootstrap_servers
         return self.broker
 
     def stop(self) -> None:

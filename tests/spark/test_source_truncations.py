@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from tests.broker.metadata.test_leader_epoch import cut
+from tests.ports import free_port
 from tests.spark.test_source import SCHEMA, rows_of
 
 from fencepost.broker import running_broker
@@ -229,8 +230,8 @@ def test_a_node_that_lost_the_end_of_a_log_and_was_written_to_since(
             for value in values:
                 producer.send("t", value.encode(), partition=0).result()
 
-    with running_broker(data=tmp_path / "data", flush="os") as broker:
-        address = broker.bootstrap_servers
+    address = f"127.0.0.1:{free_port()}"
+    with running_broker(data=tmp_path / "data", flush="os", listen=address):
         given = {"kafka.bootstrap.servers": address, "subscribe": "t", "startingOffsets": "earliest"}
         options = given | {"failOnDataLoss": str(fails)}
         write(address, "abcd")

@@ -12,6 +12,7 @@ import pytest
 from tests.broker.directories import node
 from tests.broker.metadata.test_starts import LOG, METADATA, exchange, write
 from tests.broker.wire import Client, fetch, new_topic, values
+from tests.ports import free_port
 
 from fencepost.broker.metadata import leader_epoch
 from fencepost.broker.metadata.starts import Known
@@ -167,8 +168,9 @@ def test_a_consumer_reads_what_took_the_place_of_what_it_had_read(tmp_path: Path
         return found
 
     async def scenario() -> None:
-        with running_broker(data=tmp_path / "data", flush="os") as broker:
-            await write_all(address := broker.bootstrap_servers, b"a", b"b", b"c", b"d")
+        address = f"127.0.0.1:{free_port()}"
+        with running_broker(data=tmp_path / "data", flush="os", listen=address):
+            await write_all(address, b"a", b"b", b"c", b"d")
             consumer = Consumer(bootstrap_servers=address, auto_offset_reset="earliest")
             consumer.assign([at])
             assert await read(consumer, 4) == [b"a", b"b", b"c", b"d"]
