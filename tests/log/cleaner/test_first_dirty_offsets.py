@@ -11,9 +11,10 @@ from tests.log.cleaner_doubles import RETENTION, SETTINGS, cleaner_of, committed
 from tests.log.log_doubles import Node, append, delete_topic, run, topic_id
 
 from fencepost.log.cleaner import first_dirty_offsets
-from fencepost.log.cleaner.first_dirty_offsets import LogId, decode, encode
+from fencepost.log.cleaner.first_dirty_offsets import FirstDirtyOffsets, LogId, decode, encode
 from fencepost.log.partition import Partition
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Milliseconds
 from fencepost.simulation.disk import SimulatedDisk
 
 OTHER = uuid.UUID(int=7)
@@ -142,5 +143,27 @@ def test_a_log_that_could_not_be_cleaned_says_nothing_of_one_made_anew() -> None
         await clean(node)
         assert [record.value for record in committed(node.partition)] == [b"4", bytes(200)]
         cleaner.close()
+
+    run(main())
+
+
+def test_what_is_noted_while_the_disk_is_slow_is_noted_after_that() -> None:
+    """The file is written beside its place: two at once would take it from each other, and the node ends by that."""
+
+    async def main() -> None:
+        disk = SimulatedDisk(Random(1))
+        disk.slowest_sync = 5.0
+        node = Node(disk, **SETTINGS)
+        log, failures = LogId("t", 0, topic_id("t")), list[OSError]()
+        noted = FirstDirtyOffsets(disk, node.root)
+        for number in range(60):
+            noted.cleaned(log, number)
+            noted.note(Milliseconds(number), 0, failures.append)
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(5)
+        noted.note(Milliseconds(60), 0, failures.append)
+        await asyncio.sleep(5)
+        assert failures == []
+        assert first_dirty_offsets.read(disk, node.root) == {log: 59}
 
     run(main())

@@ -118,6 +118,7 @@ class FirstDirtyOffsets:
         self._offsets = read(disk, root)
         self._noted = dict(self._offsets)
         self._note_after = 0
+        self._is_writing = False
 
     def of(self, log: Log) -> int:
         """Where the dirty part of a log begins."""
@@ -142,12 +143,14 @@ class FirstDirtyOffsets:
         `at`: of a clock that is not set back.  `failed` is called where the disk does not take it, but not where it
         only has no room for it now.
         """
-        if self._offsets == self._noted or at < self._note_after:
-            return
+        if self._is_writing or self._offsets == self._noted or at < self._note_after:
+            return  # a second one would take the first one's file away under its hands
+        self._is_writing = True
         self._noted = dict(self._offsets)
         self._note_after = at + pause_ms
 
         def written(error: OSError | None) -> None:
+            self._is_writing = False
             if isinstance(error, NothingLeft):
                 self._noted = {}
             elif error is not None:
