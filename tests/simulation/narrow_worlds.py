@@ -40,6 +40,8 @@ def groups(
     crashes: float = 0,
     topics_change: float = 0,
     request_faults: Mapping[RequestFault, float] | None = None,
+    settings: Mapping[str, object] = {},
+    load: Load = LOAD,
     **more: Any,
 ) -> World:
     """Groups of consumers, and producers for them.
@@ -48,9 +50,9 @@ def groups(
     """
     share = crashes + topics_change
     given = Circumstances(
-        settings=GROUPS,
+        settings={**GROUPS, **settings},
         producers=2,
-        load=LOAD,
+        load=load,
         groups=GroupsPlan(groups, transformers, loops, requests_are_late=bool(request_faults)),
         troubles=CRASHES * bool(crashes) + CHANGES * bool(topics_change),
         between=0.5 / share if share else 1,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+import pytest
 
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.checkers.groups.ahead import ahead
@@ -17,6 +20,7 @@ from fencepost.simulation.checkers.groups.reads_out_of_order import reads_out_of
 from fencepost.simulation.checkers.groups.replaced import replaced
 from fencepost.simulation.checkers.groups.restless import restless
 from fencepost.simulation.checkers.groups.shared import shared
+from fencepost.simulation.checkers.groups.superseded import nothing, superseded
 from fencepost.simulation.checkers.groups.transformed import transformed
 from fencepost.simulation.checkers.groups.transformed_out_of_order import transformed_out_of_order
 from fencepost.simulation.checkers.groups.unkept import unkept
@@ -165,6 +169,42 @@ def test_unreal() -> None:
     assert len(unreal(GroupNotes(read=reads((1, "b"))), truth(), {"reader": True})) == 1
     assert len(unreal(GroupNotes(read=reads((3, "d"), (4, "e"))), truth(), {"reader": True})) == 2
     assert unreal(GroupNotes(read=reads((0, "deleted"))), truth(start=1), {"reader": True}) == []
+
+
+OLDER: Final = "single-0-1-0"
+"""Of a producer with one key, like all that `NEWER` holds."""
+NEWER: Final = [Logged(4, "single-0-2-0", True), Logged(6, "single-0-3-0", False)]
+
+
+def test_what_a_newer_record_of_its_key_stands_behind_may_be_gone() -> None:
+    """But not what is the newest, or where the newer one was aborted, or the topic is not compacted."""
+    left = truth(NEWER)
+    assert superseded(left, 1)(A, 3, OLDER)
+    assert not superseded(left, 1)(A, 4, OLDER)
+    assert not superseded(left, 1)(A, 5, OLDER)
+    assert not superseded(left, 1)(B, 3, OLDER)
+    assert not superseded(left, 1)(A, 3, "single-1-1-0")
+    assert not superseded(left, 0)(A, 3, OLDER)
+
+
+@pytest.mark.parametrize("committed_only", [True, False])
+def test_what_compaction_took_was_read_by_right(*, committed_only: bool) -> None:
+    read, readers, left = GroupNotes(read=reads((3, OLDER))), {"reader": committed_only}, truth(NEWER)
+    assert unreal(read, left, readers, superseded(left, 1), {OLDER}) == []
+    assert len(unreal(read, left, readers, nothing, {OLDER})) == 1
+    assert len(unreal(GroupNotes(read=reads((4, OLDER))), left, readers, superseded(left, 1), ())) == 1
+    # Of an aborted one nothing has to be there for those who read whatever there is.
+    assert len(unreal(read, left, readers, nothing, ())) == int(committed_only)
+    assert len(unreal(read, left, readers)) == 1
+
+
+def test_the_output_of_what_compaction_took_stays() -> None:
+    outputs = [f"in/0/3/{OLDER}", "in/0/4/single-0-2-0"]
+    left = truth(NEWER, outputs=outputs)
+    assert transformed(left, ["in"], "out", superseded(left, 1)) == []
+    assert len(transformed(left, ["in"], "out")) == 1
+    twice = truth(NEWER, outputs=[*outputs, outputs[0]])
+    assert len(transformed(twice, ["in"], "out", superseded(twice, 1))) == 1
 
 
 def test_transformed() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from tests.simulation.group_bugs import BUGS
-from tests.simulation.narrow_worlds import World, groups
+from tests.simulation.narrow_worlds import LOAD, World, groups
 
 from fencepost.client import Producer
 from fencepost.simulation.drawn_runs import Report, carry_out
 from fencepost.simulation.group_load import REBORN
 from fencepost.simulation.group_notes import GroupNotes
 from fencepost.simulation.inhabitants.groups import KEEPERS, KEEPING_LOOPS
+from fencepost.simulation.record_shapes import Shape
 from fencepost.simulation.request_faults import RequestFault
 
 EVERY_FAULT: Mapping[RequestFault, float] = dict.fromkeys(RequestFault, 0.02)
@@ -38,6 +39,15 @@ PLANS: Mapping[str, World] = {
         apis=(OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT, FETCH),
     ),
 }
+COMPACTED = groups(
+    incidents=6,
+    crashes=0.3,
+    request_faults=EVERY_FAULT,
+    log={"segment_bytes": 2000},
+    topic_settings={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "max.compaction.lag.ms": "50"},
+    settings={"log.cleaner.backoff.ms": 20},
+    load=LOAD._replace(shape=Shape(keys=2)),
+)
 MUCH = groups(incidents=20, request_faults=EVERY_FAULT, crashes=0.2, topics_change=0.6)
 SEEDS = 8
 """In so many, from the one on in which it was found, a bug is to be found."""
@@ -47,6 +57,13 @@ SEEDS = 8
 def test_no_promise_is_broken(plan: str) -> None:
     for seed in range(2):
         assert carry_out(PLANS[plan](seed)).faults == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_groups_are_handed_all_that_compaction_leaves(seed: int) -> None:
+    report = carry_out(COMPACTED(seed))
+    assert report.faults == []
+    assert report.reached["a topic that producers write to is compacted"] > 5
 
 
 def test_much_happens() -> None:

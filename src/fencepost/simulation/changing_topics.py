@@ -16,6 +16,7 @@ from fencepost.protocol.types import TopicPartition
 from fencepost.simulation import any_request
 from fencepost.simulation.group_load import REBORN
 from fencepost.simulation.processes import Process
+from fencepost.simulation.record_shapes import Shape
 from fencepost.simulation.request_faults import LATEST
 from fencepost.simulation.surroundings import TOPICS
 from fencepost.simulation.workload import Outcomes, Sent
@@ -126,7 +127,8 @@ class ChangingTopics:
             for topic, count in TOPICS.items():
                 for partition in range(count):
                     value = f"last.{topic}.{partition}-0-0"
-                    await (await producer.send(topic, value.encode(), partition=partition))
+                    key = Shape(outcomes.keys).key_of(value)
+                    await (await producer.send(topic, value.encode(), key=key, partition=partition))
                     outcomes.committed[value.removesuffix("-0")] = [Sent(topic, partition, value)]
 
     # Administration

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
+from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import TopicPartition
@@ -124,7 +126,7 @@ class Truth(NamedTuple):
 
 def read_truth(storage: Storage, topics: Sequence[str]) -> Truth:
     """Every record of these topics, batch by batch.  What belongs to no ended transaction is not committed."""
-    records: dict[TopicPartition, list[Logged]] = {}
+    records: dict[TopicPartition, Sequence[Logged]] = {}
     starts: dict[TopicPartition, int] = {}
     ends: dict[TopicPartition, int] = {}
     for topic in topics:
@@ -132,19 +134,48 @@ def read_truth(storage: Storage, topics: Sequence[str]) -> Truth:
         while (partition := storage.partition(topic, number)) is not None:
             at, number = TopicPartition(topic, number), number + 1
             starts[at], ends[at] = partition.log_start_offset, partition.high_watermark
-            found: dict[int, Logged] = {}
-            pending: dict[int, list[int]] = {}
-            for header, batch in partition.scan(partition.log_start_offset):
-                if header.is_control:
-                    marker = read_control_record(batch, 0, header)
-                    for offset in pending.pop(header.producer_id, ()):
-                        found[offset] = found[offset]._replace(committed=marker is not None and marker.type == COMMIT)
-                    continue
-                for record in decode_batch(batch, 0, header):
-                    if record.offset >= partition.log_start_offset:
-                        value = (record.value or b"").decode()
-                        found[record.offset] = Logged(record.offset, value, not header.is_transactional)
-                        if header.is_transactional:
-                            pending.setdefault(header.producer_id, []).append(record.offset)
-            records[at] = [found[offset] for offset in sorted(found)]
+            is_compacted = "compact" in partition.settings.cleanup_policy
+            records[at] = _by_the_index(partition) if is_compacted else _by_markers(partition)
     return Truth(records, starts, ends)
+
+
+def _by_markers(partition: Partition) -> list[Logged]:
+    found: dict[int, Logged] = {}
+    pending: dict[int, list[int]] = {}
+    for header, batch in partition.scan(partition.log_start_offset):
+        if header.is_control:
+            marker = read_control_record(batch, 0, header)
+            for offset in pending.pop(header.producer_id, ()):
+                found[offset] = found[offset]._replace(committed=marker is not None and marker.type == COMMIT)
+            continue
+        for offset, value in _values(partition, header, batch):
+            found[offset] = Logged(offset, value, not header.is_transactional)
+            if header.is_transactional:
+                pending.setdefault(header.producer_id, []).append(offset)
+    return [found[offset] for offset in sorted(found)]
+
+
+def _by_the_index(partition: Partition) -> list[Logged]:
+    """Compaction takes markers of committed transactions whose records stay."""
+    start, stable = partition.log_start_offset, partition.last_stable_offset
+    aborted = partition.segments.aborted_transactions(start, partition.high_watermark)
+
+    def committed(producer_id: int, offset: int) -> bool:
+        return offset < stable and not any(
+            each.producer_id == producer_id and each.first_offset <= offset <= each.last_offset for each in aborted
+        )
+
+    return [
+        Logged(offset, value, not header.is_transactional or committed(header.producer_id, offset))
+        for header, batch in partition.scan(start)
+        if not header.is_control
+        for offset, value in _values(partition, header, batch)
+    ]
+
+
+def _values(partition: Partition, header: BatchHeader, batch: memoryview) -> list[tuple[int, str]]:
+    return [
+        (record.offset, (record.value or b"").decode())
+        for record in decode_batch(batch, 0, header)
+        if record.offset >= partition.log_start_offset
+    ]

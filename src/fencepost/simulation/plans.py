@@ -195,10 +195,10 @@ def _told_apart(given: Circumstances) -> Mapping[str, int]:
 def _shaped(given: Circumstances, chance: Random, segment_bytes: int) -> Circumstances:
     """Perhaps with compacted topics, and perhaps with large records.
 
-    A batch that is larger than a segment is refused.  Groups are to be handed every record.
+    A batch that is larger than a segment is refused.
     """
     shape, topics = Shape(), dict(given.topic_settings)
-    if chance.random() < 0.5 and given.groups is None:
+    if chance.random() < (0.5 if given.groups is None else 0.3):
         shape = shape._replace(keys=chance.choice((1, 2, 10)))
         topics |= {
             "cleanup.policy": "compact,delete" if Trouble.RECORDS_DELETED in given.troubles else "compact",

@@ -22,6 +22,7 @@ from fencepost.simulation.checkers.groups.reads_out_of_order import reads_out_of
 from fencepost.simulation.checkers.groups.replaced import replaced
 from fencepost.simulation.checkers.groups.restless import restless
 from fencepost.simulation.checkers.groups.shared import shared
+from fencepost.simulation.checkers.groups.superseded import superseded
 from fencepost.simulation.checkers.groups.transformed import transformed
 from fencepost.simulation.checkers.groups.transformed_out_of_order import transformed_out_of_order
 from fencepost.simulation.checkers.groups.unkept import unkept
@@ -164,11 +165,14 @@ class Groups:
             faults += checker(notes)
         faults += restless([each for each in notes.owned if each.time <= self._is_over], self._settled, notes.fenced)
         faults += forgotten(notes, requests_are_late=self._plan.requests_are_late)
-        faults += out_of_order(in_place) + ahead(notes, truth) + unreal(notes, truth, READERS)
+        may_be_gone = superseded(truth, self._outcomes.keys)
+        committed = {sent.value for records in self._outcomes.committed.values() for sent in records}
+        known = committed if self._outcomes.keys else None
+        faults += out_of_order(in_place) + ahead(notes, truth) + unreal(notes, truth, READERS, may_be_gone, known)
         fed = [self._topics.named(topic) for topic in self._topics.partitions]
         faults += unkept(truth, (each for each in self._topics.acknowledged if each[0] in fed)) + doubled(truth, fed)
         for output in self._outputs:
-            faults += transformed(truth, tuple(TOPICS), output)
+            faults += transformed(truth, tuple(TOPICS), output, may_be_gone)
             faults += transformed_out_of_order(truth, output)
         for group in self._groups:
             places = {topic: {**TOPICS, **self._topics.partitions}[topic] for topic in group.topics if topic != REBORN}
