@@ -32,6 +32,7 @@ from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.registry import SERVED, Reply, independent
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
+from fencepost.log.commit_log import StorageFailed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     FindCoordinatorRequest,
@@ -100,6 +101,21 @@ def test_a_failure_that_no_answer_can_tell_ends_its_own_connection_only() -> Non
         assert client.is_closed()
         assert other.ask(HELLO).error_code == ErrorCode.NONE
         other.close()
+
+
+@pytest.mark.parametrize("request_", [MetadataRequest(topics=None), join_request()], ids=["at once", "later"])
+def test_a_request_that_fails_while_the_node_stops_is_not_answered(
+    request_: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever is told of an unknown error gives up; who loses his connection asks again when the node is back."""
+    with serving(Breaks()) as broker, caplog.at_level(logging.ERROR):
+        client = Client(broker)
+        on_the_loop(broker, lambda: broker.node.topics.create_at_once("t", 1))
+        assert client.ask(HELLO).error_code == ErrorCode.NONE
+        on_the_loop(broker, lambda: broker.node.storage.fail(StorageFailed("the disk did not take a sync")))
+        client.send(request_)
+        assert client.is_closed()
+    assert "a request failed" not in caplog.text
 
 
 @pytest.mark.parametrize("waits", [False, True])

@@ -276,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             reply = served.handler(request, context, self._node)
         except Exception:
-            reply = reply_to_failed(request, header, self.peer.host)
+            reply = reply_to_failed(request, header, self.peer.host, self._node.storage.failure)
         if not isinstance(reply, Reply):
             task = self._begin(self._wait(reply, self._out.new_slot(size), header, request, context), served.in_turn)
             if served.in_turn:
@@ -307,7 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             reply = await later
         except Exception:
-            reply = reply_to_failed(request, header, self.peer.host)
+            reply = reply_to_failed(request, header, self.peer.host, self._node.storage.failure)
         try:
             rest = self._answer(reply, slot, header, request, context)
         except Exception:
@@ -334,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _error_instead(self, request: Any, header: RequestHeader) -> bytes:
         """An error response, where a response could not be encoded; empty where the connection ends."""
-        instead = reply_to_failed(request, header, self.peer.host)
+        instead = reply_to_failed(request, header, self.peer.host, self._node.storage.failure)
         if instead is CLOSE:
             self.close()
             return b""

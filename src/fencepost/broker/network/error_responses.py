@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from fencepost.broker.network.registry import CLOSE, Reply, independent
+from fencepost.log.commit_log import StorageFailed
 from fencepost.node_log import get_logger, shown
 from fencepost.protocol.codec import API_VERSIONS, RequestHeader
 from fencepost.protocol.errors import ErrorCode
@@ -69,8 +70,14 @@ _NOTHING: Final[dict[str, Any]] = {
 }
 
 
-def reply_to_failed(request: Any, header: RequestHeader, host: str) -> Reply:
-    """What is answered where a handler raised: UNKNOWN_SERVER_ERROR, or the end of this connection."""
+def reply_to_failed(request: Any, header: RequestHeader, host: str, stops: StorageFailed | None) -> Reply:
+    """What is answered where a handler raised: UNKNOWN_SERVER_ERROR, or the end of this connection.
+
+    `stops`: the node's disk has failed, and it ends.  Then nothing is answered: clients give up for an unknown error,
+    but ask again where a connection is lost.
+    """
+    if stops is not None:
+        return CLOSE
     logger.exception(
         "a request failed and is answered UNKNOWN_SERVER_ERROR api=%d version=%d client=%s host=%s",
         header.api_key,
