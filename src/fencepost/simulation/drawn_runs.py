@@ -21,6 +21,7 @@ from fencepost.simulation.inhabitants.applications import Applications
 from fencepost.simulation.inhabitants.groups import Groups
 from fencepost.simulation.inhabitants.producers import Producers
 from fencepost.simulation.loop import VirtualLoop, run
+from fencepost.simulation.plans import ABORTED_BY_THE_WAY
 from fencepost.simulation.plans import Circumstances as Circumstances
 from fencepost.simulation.plans import Plan as Plan
 from fencepost.simulation.plans import is_sound as is_sound
@@ -170,7 +171,8 @@ class _Life:
             with world.trouble(trouble.value):
                 await TROUBLES[trouble](scene, world.random)
         happened = {Trouble[each.trouble] for each in world.prompter.script.troubles}
-        world.clock_jumped_over_a_start = Trouble.CLOCK_JUMPS in happened and bool(ENDS & happened)
+        jumped_over_a_start = Trouble.CLOCK_JUMPS in happened and bool(ENDS & happened)
+        world.may_end_early = jumped_over_a_start or ABORTED_BY_THE_WAY in world.settings
 
     def _calm_down(self) -> None:
         for each in self._inhabitants:

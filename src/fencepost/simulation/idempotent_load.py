@@ -25,6 +25,7 @@ async def produce_idempotently(process: ClientProcess, outcomes: Outcomes, stop:
                 delivery_timeout_ms=2000,
                 batch_bytes=load.batch_bytes,
                 max_in_flight_requests_per_connection=load.max_in_flight,
+                compression=load.compression,
                 runtime=process.runtime(f"{name}-{number}"),
             )
         sent: list[tuple[str, asyncio.Future[RecordMetadata]]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from fencepost.log.producer_state import WINDOW
 from fencepost.simulation import small_limits
@@ -25,12 +25,32 @@ from fencepost.simulation.spark_writes import Trouble as SparkTrouble
 from fencepost.simulation.troubles import ENDS, HOUR_MS, Trouble
 from fencepost.simulation.workload import Load
 
+T = TypeVar("T")
+
 _ANY_TIME: Final = 2**63 - 1
 _SEQUENCES: Final = "largest sequence"
 _FEW_RECORDS: Final = 100
 """Bytes of batches that have one record or two."""
 _MIN_SESSION: Final = "group.min.session.timeout.ms"
 _SOON_MS: Final = 1500
+#: A transaction ends with its producer's connection.
+ABORTED_BY_THE_WAY: Final = "transaction.abort.on.disconnect"
+#: What the node and topics may be set to in few runs: one in seven has each.
+_RARE: Final[Mapping[str, Sequence[object]]] = {
+    "connections.max.idle.ms": (50, 300),
+    "fetch.max.bytes": (1024,),
+    "log.record.check.max.bytes": (0, 200),
+    "queued.max.request.bytes": (1000, 5000),
+    ABORTED_BY_THE_WAY: ("true",),
+    f"{ABORTED_BY_THE_WAY}.grace.ms": (0, 50, 300),
+}
+_RARE_FOR_TOPICS: Final[Mapping[str, Sequence[str]]] = {
+    "compression.type": ("gzip", "snappy", "lz4", "zstd", "uncompressed"),
+    "delete.retention.ms": ("0", "50"),
+    "index.interval.bytes": ("0", "200"),
+    "message.timestamp.type": ("LogAppendTime",),
+    "segment.ms": ("50", "300"),
+}
 #: Of a request that is late, or comes when its sender has gone on.
 _LATE: Final = (RequestFault.HELD_BACK, RequestFault.LATE)
 
@@ -148,6 +168,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         limits.pop(_SEQUENCES, None)
     skew = chance.choice((0, 0, 50, 3000, HOUR_MS))
     settings = _settings(chance, drawn, skew, applications=with_applications) | _few_fetch_sessions(seed)
+    settings |= _rare(Random(f"{seed}/rare settings"), _RARE)
     # Their records have the time when they were made, which a clock set back would have refused.
     any_time = settings["log.message.timestamp.after.max.ms"] != HOUR_MS
     log = _log(chance)
@@ -165,7 +186,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         askers=askers,
         readers=chance.choice((0, 1, 2)),
         load=_load(chance, seed, groups=with_groups, alone=alone),
-        topic_settings={"retention.bytes": chance.choice(("3000", "30000"))} if chance.random() < 0.3 else {},
+        topic_settings=_topic_settings(chance, seed),
         groups=_groups(chance, seed, is_late=is_late) if with_groups else None,
         applications=draw_applications(chance) if with_applications else None,
         troubles=drawn,
@@ -251,6 +272,15 @@ def _settings(chance: Random, troubles: Sequence[Trouble], skew: int, *, applica
     }
 
 
+def _topic_settings(chance: Random, seed: int) -> dict[str, str]:
+    drawn = {"retention.bytes": chance.choice(("3000", "30000"))} if chance.random() < 0.3 else {}
+    return drawn | _rare(Random(f"{seed}/rare settings of topics"), _RARE_FOR_TOPICS)
+
+
+def _rare(chance: Random, settings: Mapping[str, Sequence[T]]) -> dict[str, T]:
+    return {name: chance.choice(values) for name, values in settings.items() if chance.random() < 1 / 7}
+
+
 def _few_fetch_sessions(seed: int) -> dict[str, object]:
     chance = Random(f"{seed}/fetch sessions")
     return {
@@ -283,6 +313,7 @@ def _load(chance: Random, seed: int, *, groups: bool, alone: bool) -> Load:
         batch_bytes=in_flight.choice((1, 100, 256 * 1024)),
         max_in_flight=in_flight.choice((1, 2, 5, 5, 5)),
         most_records=in_flight.choice((6, 30)) if alone else 6,
+        compression=Random(f"{seed}/compression").choice(("none", "none", "none", "gzip", "snappy", "lz4", "zstd")),
     )
 
 

@@ -38,7 +38,7 @@ class RealWorld:
         self.cluster = cluster
         self.loop = asyncio.get_running_loop()
         self.prompter = Prompter()
-        self.clock_jumped_over_a_start = False
+        self.may_end_early = False
         self.shares = shares
         self.patience = patience
         self.calm = asyncio.Event()

@@ -59,8 +59,8 @@ class Surroundings(Protocol):
         ...
 
     @property
-    def clock_jumped_over_a_start(self) -> bool:
-        """The time of a transaction may have been up early."""
+    def may_end_early(self) -> bool:
+        """The time of a transaction may have been up early, or it ended with its connection."""
         ...
 
     @property

@@ -48,6 +48,8 @@ class Load(NamedTuple):
     """Of a transaction."""
     batch_bytes: int = 256 * 1024
     max_in_flight: int = 5
+    compression: str = "none"
+    """Of the batches."""
     impatience_ms: int = 400
     """For how long readers, and those who send raw requests or single records, wait for an answer."""
     shape: Shape = Shape()
@@ -117,6 +119,7 @@ def _producer(process: ClientProcess, number: int, load: Load) -> Producer:
         delivery_timeout_ms=load.delivery_timeout_ms,
         batch_bytes=load.batch_bytes,
         max_in_flight_requests_per_connection=load.max_in_flight,
+        compression=load.compression,
         runtime=process.runtime(f"{process.name}-{number}"),
     )
 

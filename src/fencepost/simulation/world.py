@@ -103,7 +103,7 @@ class World:
         """What somebody deleted, or retention took."""
         self.clients: dict[Client, None] = {}
         """Every process that was started."""
-        self.clock_jumped_over_a_start = False
+        self.may_end_early = False
         """A start does not know that the clock was set ahead meanwhile: what is open may be too old then."""
         self.largest_skew_ms = 0
         """How far the clocks of clients are off from that of the node, at most."""
