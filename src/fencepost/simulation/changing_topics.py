@@ -155,17 +155,13 @@ class ChangingTopics:
 
     async def _anything_anew(self) -> None:
         async with self._admin() as admin:
-            try:
-                await admin.delete_topic(any_request.TOPIC)
-            except BrokerError as error:
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise
+            await _delete(admin, any_request.TOPIC)
             await admin.create_topic(any_request.TOPIC, partitions=any_request.PARTITIONS, exist_ok=True)
         self._world.note(f"{any_request.TOPIC} is made anew")
 
     async def _bear_again(self) -> None:
         async with self._between_lives, self._admin() as admin:
-            await admin.delete_topic(REBORN)
+            await _delete(admin, REBORN)
             await admin.create_topic(REBORN, partitions=1, exist_ok=True)
             self.lives += 1
             await self._catch_up()
@@ -198,3 +194,12 @@ class ChangingTopics:
         await cluster.call_controller(request, deadline=cluster.deadline("deleting records"))
         await cluster.close()
         self._world.note(f"{at.topic}-{at.partition} begins at {before}")
+
+
+async def _delete(admin: Admin, topic: str) -> None:
+    """Somebody else may have; or this very call, of which an answer was lost."""
+    try:
+        await admin.delete_topic(topic)
+    except BrokerError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise

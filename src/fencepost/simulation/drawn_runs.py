@@ -19,6 +19,7 @@ from fencepost.simulation.happenings import happenings
 from fencepost.simulation.inhabitants import Inhabitants
 from fencepost.simulation.inhabitants.applications import Applications
 from fencepost.simulation.inhabitants.groups import Groups
+from fencepost.simulation.inhabitants.ordered_readers import OrderedReaders
 from fencepost.simulation.inhabitants.producers import Producers
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.plans import ABORTED_BY_THE_WAY
@@ -114,7 +115,9 @@ class _Life:
         producers = Producers(stage, plan.clients, given.level, given.topic_settings)
         self.groups = None if given.groups is None else Groups(world, given.groups, self._topics, outcomes)
         self.applications = None if given.applications is None else Applications(world, given.applications)
-        there: list[Inhabitants | None] = [producers, self.applications, self.groups]
+        is_compacted = "compact" in given.topic_settings.get("cleanup.policy", "")
+        ordered = OrderedReaders(world, given.ordered, exact=not is_compacted) if given.ordered else None
+        there: list[Inhabitants | None] = [producers, self.applications, self.groups, ordered]
         self._inhabitants = [each for each in there if each is not None]
 
     async def whole(self) -> None:

@@ -77,6 +77,8 @@ class Circumstances(NamedTuple):
     windowed: int = 0
     askers: int = 0
     readers: int = 0
+    ordered: int = 0
+    """Readers in commit order."""
     load: Load = Load()
     topic_settings: Mapping[str, str] = {}
     """Of the topics that producers write to."""
@@ -197,7 +199,13 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         largest_skew_ms=skew,
     )
     given = given._replace(limits=_told_apart(given))
-    return _shaped(given, Random(f"{seed}/records"), log["segment_bytes"])
+    given = _shaped(given, Random(f"{seed}/records"), log["segment_bytes"])
+    return given._replace(ordered=0 if _loses(given) else Random(f"{seed}/commit order").choice((0, 0, 1, 2)))
+
+
+def _loses(given: Circumstances) -> bool:
+    """Whether records go before everybody has read them: those readers would begin anew."""
+    return Trouble.RECORDS_DELETED in given.troubles or "retention.bytes" in given.topic_settings
 
 
 def _told_apart(given: Circumstances) -> Mapping[str, int]:
