@@ -45,6 +45,7 @@ class ChangingTopics:
         self._between_lives = asyncio.Lock()
         self._stop = asyncio.Event()
         self._feeders: list[asyncio.Future[None]] = []
+        self._processes: list[Process] = []
         self.acknowledged: list[tuple[str, int, str]] = []
         """Topic, by the name that its records say, partition and value."""
 
@@ -68,6 +69,7 @@ class ChangingTopics:
         """Have somebody write to them."""
         for topic in self.partitions:
             process = Process(self._world, f"feed-{topic}")
+            self._processes.append(process)
             self._feeders.append(process.start(self._feed(process, topic)))
 
     async def end(self, patience: float) -> list[str]:
@@ -106,13 +108,9 @@ class ChangingTopics:
         if topic == REBORN:
             async with self._between_lives:
                 value = f"{topic}.{self.lives}-{partition}-{number}"
-                try:
-                    await (await producer.send(topic, value.encode(), partition=partition))
-                    self._sent += 1
-                    self.acknowledged.append((self.named(topic), partition, value))
-                except ClientError:
-                    await asyncio.sleep(2 * LATEST)  # it may come yet, and must not come in another life
-                    raise
+                await (await producer.send(topic, value.encode(), partition=partition))
+                self._sent += 1
+                self.acknowledged.append((self.named(topic), partition, value))
         else:
             value = f"{topic}-{partition}-{number}"
             await (await producer.send(topic, value.encode(), partition=partition))
@@ -161,11 +159,17 @@ class ChangingTopics:
 
     async def _bear_again(self) -> None:
         async with self._between_lives, self._admin() as admin:
+            await self._nothing_comes()
             await _delete(admin, REBORN)
             await admin.create_topic(REBORN, partitions=1, exist_ok=True)
             self.lives += 1
             await self._catch_up()
         self._world.note(f"{REBORN} lives its life {self.lives}")
+
+    async def _nothing_comes(self) -> None:
+        """What was sent to it comes in this life: as it goes by the name it would be a record of the next one, too."""
+        held = max(process.cut_off_until for process in self._processes) - self._world.loop.time()
+        await asyncio.sleep(max(held, 0) + 2 * LATEST)
 
     async def _catch_up(self) -> None:
         """At once as many records as it had: the old positions are inside of it."""

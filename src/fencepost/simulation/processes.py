@@ -107,6 +107,11 @@ class Process:
         for connection in self._connections:
             self._hold(connection)
 
+    @property
+    def cut_off_until(self) -> float:
+        """When all that it has sent by now is on its way, by the loop's time."""
+        return self._held[0]
+
     def recover(self) -> None:
         """Nothing befalls it any more."""
         self._held, self._trap = (0.0, 0.0), None
