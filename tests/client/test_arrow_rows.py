@@ -219,6 +219,22 @@ def test_a_row_is_named_by_its_place_in_the_whole_table() -> None:
         Rows("t", rows, 1000)
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+def test_the_key_of_a_header_is_utf_8_as_its_column_says(kind: pa.DataType) -> None:
+    """Arrow takes any bytes for text where they are not looked at, as those of a file."""
+    keys = pa.array([b"first", "\u00e4".encode(), b"", b"\xc3", b"\xff"])
+    text = kind.value_type if pa.types.is_dictionary(kind) else kind
+    names = keys.cast(pa.large_binary() if text == pa.large_string() else pa.binary()).view(text)
+    if text != kind:
+        names = pa.DictionaryArray.from_arrays(pa.array(range(5), pa.int8()), names)
+    named = pa.StructArray.from_arrays([names, keys], ["key", "value"])
+    headers = pa.ListArray.from_arrays([0, 2, 2, 3, 3, 4, 5], named)
+    rows = pa.table({"value": [b"1"] * 6, "headers": headers})
+    with pytest.raises(ValueError, match="row 4: it has a header whose key is no UTF-8"):
+        records(rows)
+    assert len(records(rows.slice(0, 3))) == 3
+
+
 def test_two_columns_of_one_name_are_told() -> None:
     with pytest.raises(ValueError, match="2 columns 'value'"):
         Rows("t", pa.table([pa.array([b""])] * 2, names=["value", "value"]), 1000)

@@ -29,9 +29,9 @@ def test_by_itself_it_commits_one_thing_at_a_time_however_long_that_takes() -> N
     run(main)
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), LookupError(), RuntimeError()], ids=repr)
+@pytest.mark.parametrize("error", [ZeroDivisionError(), LookupError(), asyncio.CancelledError()], ids=repr)
 def test_whatever_a_callback_raises_is_said_in_the_log_and_others_are_stored(
-    error: Exception, caplog: pytest.LogCaptureFixture
+    error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(_: VirtualLoop) -> None:
         scene = Scene(None)
@@ -44,6 +44,17 @@ def test_whatever_a_callback_raises_is_said_in_the_log_and_others_are_stored(
         await scene.commits.commit({AT: 3})
         assert (await first)[AT].offset == 2
         assert scene.stored == [2, 3]
+
+    run(main)
+    assert caplog.messages == ["a callback of commit_async() failed"]
+
+
+def test_a_callback_that_fails_where_there_is_nothing_to_store_is_only_said_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene = Scene(None)
+        assert await scene.commits.commit_async({}, lambda *_: 1 // 0) == {}
 
     run(main)
     assert caplog.messages == ["a callback of commit_async() failed"]

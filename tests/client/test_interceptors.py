@@ -39,6 +39,16 @@ class Raising:
         raise RuntimeError("on_acknowledgement")
 
 
+class Cancelled(Raising):
+    """Asks for the result of something that was cancelled."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:  # noqa: ARG002
+        raise asyncio.CancelledError
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:  # noqa: ARG002
+        raise asyncio.CancelledError
+
+
 class Forgetful(Raising):
     """Returns nothing."""
 
@@ -46,7 +56,7 @@ class Forgetful(Raising):
         return None
 
 
-@pytest.mark.parametrize("bad", [Raising, Forgetful])
+@pytest.mark.parametrize("bad", [Raising, Cancelled, Forgetful])
 @pytest.mark.parametrize("many", [True, False])
 def test_each_changes_what_the_one_before_it_gave_and_one_that_raises_changes_nothing(
     bad: type[Raising], many: bool, caplog: pytest.LogCaptureFixture

@@ -33,6 +33,12 @@ async def everything(world: World, topic: str, count: int) -> list[ConsumerRecor
         return sorted(await take(reader, count, 5), key=lambda record: (record.partition, record.offset))
 
 
+def headers_of_bytes(keys: list[bytes]) -> pa.Array:
+    """One a row, whose key is said to be text, as a file of somebody else's may have it."""
+    named = pa.StructArray.from_arrays([pa.array(keys).view(pa.string()), pa.array(keys)], ["key", "value"])
+    return pa.ListArray.from_arrays(range(len(keys) + 1), named)
+
+
 @settings(max_examples=12)
 @given(
     given=st.lists(
@@ -109,6 +115,7 @@ def test_a_partition_and_a_time_may_be_said_for_all() -> None:
         ({"value": [b"1", b"2"], "key": [1, 2]}, TypeError),
         ({"value": [b"1", b"2"], "partition": [0, 2]}, BrokerError),
         ({"value": [b"1", b"2"], "timestamp": [0, -2]}, ValueError),
+        ({"value": [b"1"] * 3000, "headers": headers_of_bytes([b"h"] * 2999 + [b"\xff"])}, ValueError),
     ],
 )
 def test_nothing_is_handed_over_of_what_has_a_row_that_is_refused(

@@ -281,9 +281,22 @@ def _headers(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Numbers]:
         names = names.cast(pa.string())
     if not _is_text(names.type):
         raise TypeError(f"the keys of column 'headers' are {names.type}: cast them to pa.string()")
+    of_row = np.repeat(np.arange(len(column)), counts)
     if names.null_count:
-        of_row = np.repeat(np.arange(len(column)), counts)[np.asarray(names.is_null())]
-        wrong = np.zeros(len(column), bool)
-        wrong[of_row] = True
+        wrong = np.isin(np.arange(len(column)), of_row[np.asarray(names.is_null())])
         raise _RowError(wrong, "it has a header that is null, or has no key: leave that out of the column headers")
-    return names.cast(pa.large_string()), _plain_bytes(values, "the value of column 'headers'"), ends
+    names = names.cast(pa.large_string())
+    if not _is_utf_8(names):
+        first = next(place for place, name in enumerate(names) if not _is_utf_8(pa.array([name])))
+        wrong = np.arange(len(column)) == of_row[first]
+        raise _RowError(wrong, "it has a header whose key is no UTF-8, though its column says that it is text")
+    return names, _plain_bytes(values, "the value of column 'headers'"), ends
+
+
+def _is_utf_8(text: pa.Array) -> bool:
+    """Whether all of it is what its type says: Arrow looks at no text that it reads, or that is cast."""
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -23,6 +23,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.group_offsets import GroupOffsets
+from fencepost.client.interceptors import RAISED_BY_USER
 from fencepost.client.lent import Working
 from fencepost.client.membership import Membership
 from fencepost.client.positions import Positions
@@ -61,10 +62,7 @@ class _Commit:
     def end(self, error: Exception | None) -> None:
         """End it: it is stored, or `error` says why not."""
         if self._callback is not None:
-            try:
-                self._callback(self.positions, error)
-            except Exception:
-                logger.exception("a callback of commit_async() failed")
+            _tell(self._callback, self.positions, error)
         if self.done.done():
             return
         if error is None:
@@ -124,7 +122,7 @@ class Commits:
         nothing: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
         nothing.set_result({})
         if callback is not None:
-            callback({}, None)
+            _tell(callback, {}, None)
         return nothing
 
     def _begin(
@@ -271,6 +269,13 @@ class Commits:
                 # There is nothing to keep positions of, and who waited for that would give up nothing any more.
                 logger.warning("before a rebalance %s", error)
         await self.settled()
+
+
+def _tell(callback: CommitCallback, positions: Committed, error: Exception | None) -> None:
+    try:
+        callback(positions, error)
+    except RAISED_BY_USER:
+        logger.exception("a callback of commit_async() failed")
 
 
 def _for_one_request(commits: Sequence[_Commit]) -> list[_Commit]:

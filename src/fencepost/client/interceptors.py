@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from fencepost.client.batches import OnAcknowledged, RecordMetadata
 from fencepost.client.errors import ClientError
@@ -13,6 +13,10 @@ from fencepost.protocol.records import Headers
 from fencepost.protocol.types import Offset
 
 logger = logging.getLogger(__name__)
+
+#: What a user's function may raise that harms nobody else.  Whoever asks for the result of what was cancelled gets a
+#: CancelledError, which is then no cancellation of ours: nothing is awaited there.
+RAISED_BY_USER: Final = (Exception, asyncio.CancelledError)
 
 
 class ProducerRecord(NamedTuple):
@@ -68,7 +72,7 @@ class Interceptors:
                 if not isinstance(changed, ProducerRecord):
                     raise TypeError(f"on_send returned {changed!r}: it must return a ProducerRecord")
                 record = changed
-            except Exception:
+            except RAISED_BY_USER:
                 logger.exception("on_send of %r failed: a record for topic %r goes on without it", each, record.topic)
         return record
 
@@ -77,7 +81,7 @@ class Interceptors:
         for each in self._each:
             try:
                 each.on_acknowledgement(metadata, error)
-            except Exception:
+            except RAISED_BY_USER:
                 logger.exception("on_acknowledgement of %r failed: nothing of its record is changed by that", each)
 
     async def around(

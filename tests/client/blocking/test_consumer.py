@@ -101,9 +101,13 @@ def test_what_comes_for_an_interrupted_caller_is_handed_out_again(
 def test_what_became_of_a_commit_is_told_by_the_next_call_in_its_thread_and_once(
     blocking: Consumer, call: Any, is_lent: bool
 ) -> None:
-    """Also where the next record is at hand, and though one callback fails."""
+    """Also where the next record is at hand, and though some callbacks fail, as who asks for what was cancelled."""
     told = list[tuple[str, bool]]()
-    blocking._callbacks_due.append(lambda: 1 / 0)
+
+    def ask_for_what_was_cancelled() -> None:
+        raise asyncio.CancelledError
+
+    blocking._callbacks_due += [lambda: 1 / 0, ask_for_what_was_cancelled]
 
     def tell(name: str) -> None:
         told.append((name, threading.current_thread() is threading.main_thread()))

@@ -15,6 +15,7 @@ from fencepost.client import consumer
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.commit_order.partition import OpenTransaction
 from fencepost.client.commits import CommitCallback, Committed
+from fencepost.client.interceptors import RAISED_BY_USER
 from fencepost.client.lent import Lent
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.rebalance_listener import RebalanceListener
@@ -77,7 +78,7 @@ class Consumer(Blocking):
         while self._callbacks_due:
             try:
                 self._callbacks_due.popleft()()
-            except Exception:
+            except RAISED_BY_USER:
                 logger.exception("a callback of commit_async() failed")
 
     @as_in(consumer.Consumer.subscribe)
