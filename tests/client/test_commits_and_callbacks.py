@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.client.test_commits import AT, Scene
 
+from fencepost.client.errors import TimedOutError
 from fencepost.simulation.loop import VirtualLoop, run
 
 
@@ -58,3 +60,24 @@ def test_a_callback_that_fails_where_there_is_nothing_to_store_is_only_said_in_t
 
     run(main)
     assert caplog.messages == ["a callback of commit_async() failed"]
+
+
+def test_that_it_cannot_commit_by_itself_for_now_is_said_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene = Scene(1000)
+
+        async def commit(*_: Any) -> None:
+            raise TimedOutError("the coordinator did not answer")
+
+        monkeypatch.setattr(scene.offsets, "commit", commit)
+        for _second in range(100):
+            await asyncio.sleep(1.1)
+            scene.commits.commit_if_due()
+        await scene.commits.settled()
+
+    run(main)
+    first, second = caplog.messages
+    assert first == "positions were not committed, which is tried again: the coordinator did not answer"
+    assert second.startswith(first + " (and ")

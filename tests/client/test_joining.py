@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -248,5 +249,36 @@ def test_who_has_left_joins_as_somebody_new(monkeypatch: pytest.MonkeyPatch) -> 
                 ids.append(first.group_metadata().member_id)
                 await first.unsubscribe()
         assert asked == ["", ids[0], "", ids[1]]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_member_whose_heartbeats_nobody_answers_says_so_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        async with member(world, "member") as reader:
+            await take(reader, 1, 1)
+            world.kill()
+            for _ in range(150):
+                await asyncio.sleep(1)
+            await world.start()
+
+    with caplog.at_level(logging.WARNING):
+        simulate(scenario, **SHORT_SESSIONS)
+    said = [message for message in caplog.messages if "no heartbeat" in message]
+    assert len(said) == 3
+    assert "times since this was last said" in said[1]
+
+
+def test_a_time_out_that_nobody_waited_for_is_not_told_long_after_it_passed() -> None:
+    """As where records are worked on for minutes, and the broker is back before the next poll."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "member") as reader:
+            world.kill()
+            assert await reader.poll(10) == []
+            await asyncio.sleep(100)
+            await world.start()
+            assert [record.value for record in await reader.poll(5000)] == [b"0"]
 
     simulate(scenario, **SHORT_SESSIONS)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.errors import ClosedError
+from fencepost.client.errors import ClosedError, TimedOutError
 from fencepost.client.lasting import Lasting
+from fencepost.simulation.loop import VirtualLoop, run
 
 
 async def _ends_well() -> None:
@@ -94,3 +95,43 @@ def test_what_it_raised_is_told_also_to_who_has_no_time_to_wait() -> None:
                 await lasting.done_within(1)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("seconds", [0.5, 30])
+def test_a_time_out_that_passed_while_nobody_waited_is_told_only_to_who_comes_soon(seconds: float) -> None:
+    """Who comes much later asks anew: what kept it may be over."""
+    begun: list[int] = []
+
+    async def work() -> None:
+        begun.append(len(begun))
+        await asyncio.sleep(1)
+        if len(begun) == 1:
+            raise TimedOutError("nobody answered")
+
+    async def main(_: VirtualLoop) -> None:
+        lasting = Lasting(work)
+        assert not await lasting.done_within(0.1)
+        await asyncio.sleep(0.9 + seconds)
+        if seconds < 1:
+            assert lasting.is_under_way
+            with pytest.raises(TimedOutError):
+                await lasting.done_within(None)
+        else:
+            assert not lasting.is_under_way
+            assert await lasting.done_within(None)
+
+    run(main)
+    assert begun == ([0] if seconds < 1 else [0, 1])
+
+
+def test_any_other_end_is_told_however_late_somebody_asks() -> None:
+    async def main(_: VirtualLoop) -> None:
+        failing, ending = Lasting(_fails), Lasting(_ends_well)
+        assert not (await failing.done_within(0) or await ending.done_within(0))
+        await asyncio.sleep(1000)
+        with pytest.raises(ClosedError):
+            await failing.done_within(None)
+        assert ending.is_under_way
+        assert await ending.done_within(0)
+
+    run(main)

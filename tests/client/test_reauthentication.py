@@ -183,6 +183,29 @@ def test_requests_go_on_while_a_new_token_is_waited_for(outage: float) -> None:
     simulate(scenario)
 
 
+def test_that_there_is_no_token_for_now_is_not_said_for_each_try(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        await front(world, session_ms=300_000)
+        begun, tries = world.loop.time(), 0
+
+        async def provide() -> str:
+            nonlocal tries
+            tries += 1
+            if world.loop.time() > begun + 1:
+                raise ConnectionError("no token today")
+            return TOKEN
+
+        how = settings("OAUTHBEARER", sasl_oauth_token_provider=provide)
+        async with Producer(SERVERS, runtime=world.runtime("p"), **how) as producer:
+            for _ in range(58):
+                await (await producer.send("t", b"", partition=0))
+                await asyncio.sleep(5)
+        assert tries > 4
+
+    simulate(scenario)
+    assert len([message for message in caplog.messages if "cannot log in again yet" in message]) == 1
+
+
 def test_a_token_fetch_that_is_cancelled_under_its_provider_is_made_again() -> None:
     """As one that the providers' calls share is, when the first of them is: at the first login, and at the next."""
 

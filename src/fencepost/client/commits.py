@@ -27,6 +27,7 @@ from fencepost.client.interceptors import RAISED_BY_USER
 from fencepost.client.lent import Working
 from fencepost.client.membership import Membership
 from fencepost.client.positions import Positions
+from fencepost.client.seldom import Seldom
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import TopicPartition
@@ -89,6 +90,7 @@ class Commits:
         """When something was committed by itself, by the loop's clock."""
         self._by_itself: asyncio.Future[Committed] | None = None
         """The last that was begun by itself."""
+        self._not_committed = Seldom()
         self._waiting: list[_Commit] = []
         """In the order of the calls."""
         self._sent: Sequence[_Commit] = ()
@@ -246,7 +248,8 @@ class Commits:
         if isinstance(error, CommitFailedError):
             logger.info("%s", error)  # who prepares joins again
         elif isinstance(error, RetriableError | ClosedError):
-            logger.warning("positions were not committed, which is tried again: %s", error)
+            if (end := self._not_committed.due(asyncio.get_running_loop().time())) is not None:
+                logger.warning("positions were not committed, which is tried again: %s%s", error, end)
         elif isinstance(error, ClientError):
             self._fetcher.error = error
         elif error is not None:

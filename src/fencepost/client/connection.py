@@ -24,6 +24,7 @@ from fencepost.client.errors import (
     MisuseError,
     UnsupportedByBrokerError,
 )
+from fencepost.client.seldom import Seldom
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import RESPONSES, ApiVersionsRequest, ApiVersionsResponse
@@ -67,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self._login = login
         self._session = ENDLESS
         self._logging_in: asyncio.Task[None] | None = None
+        self._no_login = Seldom()
         self._held: deque[tuple[_Waiting, bytes]] | None = None
         """Requests that wait until the connection has logged in again; None: it is logged in."""
         self._loop = asyncio.get_running_loop()
@@ -233,7 +235,8 @@ class Connection(asyncio.BufferedProtocol):
             self._logging_in = None
             if self._held is None:
                 # There are no credentials; the session goes on for a while.
-                logger.warning("the connection to %s cannot log in again yet: %s", self.address, error)
+                if (end := self._no_login.due(self._loop.time())) is not None:
+                    logger.warning("the connection to %s cannot log in again yet: %s%s", self.address, error, end)
                 again_at = self._loop.time() + _CREDENTIALS_AGAIN_AFTER
                 self._session = self._session._replace(again_at=again_at)
             else:

@@ -22,6 +22,7 @@ from fencepost.client.group_protocol import partitions_of, subscription
 from fencepost.client.group_requests import GroupRequests
 from fencepost.client.lasting import Lasting
 from fencepost.client.membership import replaced_error
+from fencepost.client.seldom import Seldom
 from fencepost.client.transactional_id import ConsumerGroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -89,6 +90,7 @@ class Group:
         self._first_answer: JoinGroupResponse | None = None
         self._joined = self._followed = ConsumerGroupMetadata(group_id, group_instance_id=group_instance_id)
         self._heart: asyncio.Task[None] | None = None
+        self._no_heartbeat = Seldom()
         self.must_join = True
         """The consumer is to (re)join before it reads on."""
         self.creates_topics = True
@@ -268,7 +270,8 @@ class Group:
                 self.must_join = True
                 return
             except ClientError as lost:
-                logger.warning("group %s: no heartbeat: %s", self.group_id, lost)
+                if (end := self._no_heartbeat.due(asyncio.get_running_loop().time())) is not None:
+                    logger.warning("group %s: no heartbeat: %s%s", self.group_id, lost, end)
                 continue
             if error:
                 self.must_join = True

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from fencepost.client.batches import OnAcknowledged, RecordMetadata
 from fencepost.client.errors import ClientError
+from fencepost.client.seldom import Seldom
 from fencepost.protocol.records import Headers
 from fencepost.protocol.types import Offset
 
@@ -33,8 +35,8 @@ class ProducerRecord(NamedTuple):
 class ProducerInterceptor(Protocol):
     """Sees every record of a producer.  (Kafka's ProducerInterceptor, KIP-42)
 
-    Both are called in the producer's event loop, which they must not block.  What they raise is logged, and the record
-    goes on as it was before.
+    Both are called in the producer's event loop, which they must not block.  What they raise is logged, at most once a
+    minute, and the record goes on as it was before.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -63,6 +65,8 @@ class Interceptors:
                         f"interceptors has {each!r}: give an object with the methods on_send and on_acknowledgement"
                     )
         self._each = tuple(given)
+        self._failed: defaultdict[tuple[int, str], Seldom] = defaultdict(Seldom)
+        """By interceptor and method."""
 
     def before(self, record: ProducerRecord) -> ProducerRecord:
         """What is to be sent instead of this record."""
@@ -73,7 +77,7 @@ class Interceptors:
                     raise TypeError(f"on_send returned {changed!r}: it must return a ProducerRecord")
                 record = changed
             except RAISED_BY_USER:
-                logger.exception("on_send of %r failed: a record for topic %r goes on without it", each, record.topic)
+                self._say(each, "on_send", f"a record for topic {record.topic!r} goes on without it")
         return record
 
     def after(self, metadata: RecordMetadata, error: Exception | None = None) -> None:
@@ -82,7 +86,12 @@ class Interceptors:
             try:
                 each.on_acknowledgement(metadata, error)
             except RAISED_BY_USER:
-                logger.exception("on_acknowledgement of %r failed: nothing of its record is changed by that", each)
+                self._say(each, "on_acknowledgement", "nothing of its record is changed by that")
+
+    def _say(self, each: ProducerInterceptor, method: str, then: str) -> None:
+        end = self._failed[id(each), method].due(asyncio.get_running_loop().time())
+        if end is not None:
+            logger.exception("%s of %r failed: %s%s", method, each, then, end)
 
     async def around(
         self, record: ProducerRecord, sending: Awaitable[asyncio.Future[RecordMetadata]]

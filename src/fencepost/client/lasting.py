@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
+
+from fencepost.client.errors import TimedOutError
+
+#: Seconds after which a time-out that nobody waited for is nobody's any more.
+_STALE_AFTER: Final = 1.0
 
 
 class Lasting:
     """Something that is done once at a time, and may take longer than whoever wants it waits.
 
-    Whoever comes next waits for the same; who is there when it ends is told how.
+    Whoever comes next waits for the same; who is there when it ends is told how.  Where nobody is there the next one
+    is, but of a time-out only if he comes at once: whoever comes much later has it begun anew.
     """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._work = work
         self._task: asyncio.Task[None] | None = None
+        self._ended_at = 0.0
+        """By the event loop's clock."""
 
     @property
     def is_under_way(self) -> bool:
+        """Also where it has ended and somebody is to be told how."""
+        self._drop_what_is_stale()
         return self._task is not None
 
     async def done_within(self, seconds: float | None) -> bool:
         """Whether it is done, after at most so long (None: it takes what it takes).  Raises what it raises."""
-        task = self._task = self._task or asyncio.get_running_loop().create_task(self._work())
+        self._drop_what_is_stale()
+        task = self._task = self._task or self._begin()
         if not task.done():  # else who is about to be cancelled is told all the same
             await asyncio.wait([task], timeout=None if seconds is None else max(seconds, 0))
         if self._task is not task:
@@ -33,6 +44,19 @@ class Lasting:
         self._task = None
         task.result()
         return True
+
+    def _begin(self) -> asyncio.Task[None]:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._work())
+        task.add_done_callback(lambda _: setattr(self, "_ended_at", loop.time()))
+        return task
+
+    def _drop_what_is_stale(self) -> None:
+        task = self._task
+        if task is None or not task.done() or task.cancelled() or not isinstance(task.exception(), TimedOutError):
+            return
+        if task.get_loop().time() - self._ended_at > _STALE_AFTER:
+            self._task = None
 
     def cancel(self) -> None:
         """End the work: nobody wants it any more."""

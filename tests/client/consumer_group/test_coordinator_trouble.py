@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
 from contextlib import suppress
 from typing import Any
 
@@ -284,3 +286,21 @@ def test_who_goes_while_a_heartbeat_is_not_answered_says_so(when: str) -> None:
         assert group.members == {}
 
     play(scenario)
+
+
+@pytest.mark.parametrize("how", [SILENT, CUT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "by turns"])
+def test_a_member_whose_heartbeats_are_not_taken_says_so_once_a_minute(
+    how: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            turns = itertools.cycle([ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR])
+            group.refuse = lambda _: next(turns) if how == "by turns" else how
+            await poll_for(reader, 150)
+            group.refuse = lambda _: None
+            await poll_for(reader, 10)
+
+    with caplog.at_level(logging.WARNING):
+        play(scenario)
+    assert len([message for message in caplog.messages if message.startswith("group g: ")]) == 3

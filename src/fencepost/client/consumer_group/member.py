@@ -39,6 +39,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.group_requests import GroupRequests
 from fencepost.client.membership import replaced_error
+from fencepost.client.seldom import Seldom
 from fencepost.client.transactional_id import ConsumerGroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ConsumerGroupHeartbeatRequest
@@ -109,6 +110,7 @@ class ConsumerGroupMember:
         self._error: ClientError | None = None
         """What the owner is to be told."""
         self._trouble = ""
+        self._said = Seldom()
         """Why the last heartbeat was of no use."""
         self._asking: Deadline | None = None
         """By when the heartbeat is to be answered that was begun last."""
@@ -303,7 +305,7 @@ class ConsumerGroupMember:
                 self._be_out(Event.LOST, refusal(error, now))
                 return None
             self._trouble = str(error)
-            logger.warning("group %s: no heartbeat: %s", self.group_id, error)
+            self._say(f"no heartbeat: {error}")
             return self._again_in()
         return self._take(answer, now)
 
@@ -321,9 +323,8 @@ class ConsumerGroupMember:
             self._note_epoch(answer.member_epoch)
             self._note_given(places_in(answer.assignment))
         elif verdict is Verdict.AGAIN:
-            said, self._trouble = self._trouble, trouble(error, answer.error_message, sent)
-            if said != self._trouble:
-                logger.warning("group %s: %s", self.group_id, self._trouble)
+            self._trouble = trouble(error, answer.error_message, sent)
+            self._say(self._trouble)
             return self._again_in()
         elif verdict is Verdict.REPLACED:
             self._be_replaced()
@@ -336,6 +337,10 @@ class ConsumerGroupMember:
             logger.info("group %s: our place is lost (%s): we join again", self.group_id, error.name)
             self._be_out(EVENTS[verdict])
         return None
+
+    def _say(self, what: str) -> None:
+        if (end := self._said.due(asyncio.get_running_loop().time())) is not None:
+            logger.warning("group %s: %s%s", self.group_id, what, end)
 
     def _note_epoch(self, epoch: int) -> None:
         self._epoch = epoch
