@@ -126,24 +126,29 @@ def test_the_other_partitions_are_begun(play: Any, metadata_requests: list[str],
     play(scenario)
 
 
-def test_a_partition_that_cannot_be_begun_yet_is_not_forgotten_when_its_owner_joins_anew(play: Any) -> None:
+def test_a_partition_that_cannot_be_begun_yet_is_not_forgotten_when_its_owner_joins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It keeps what it has, so nobody gives it that again."""
+    how: dict[str, Any] = {"group_id": "g", "partition_assignment_strategy": "cooperative-sticky"}
 
-    async def scenario(address: str) -> None:
-        async with Admin(address) as admin:
+    async def scenario(world: World) -> None:
+        runtime = world.runtime("writer")
+        async with Producer(ADDRESS, runtime=runtime) as writer, Admin(ADDRESS, runtime=runtime) as admin:
             await admin.create_topic("u", partitions=1)
-        how: dict[str, Any] = {"group_id": "g", "partition_assignment_strategy": "cooperative-sticky"}
-        async with Consumer("t", bootstrap_servers=address, **how) as reader:
+            await (await writer.send("t", b"before", partition=1))
+        led_by_nobody(monkeypatch)
+        first, second = ({"runtime": world.runtime(name), "bootstrap_servers": ADDRESS, **how} for name in ("a", "b"))
+        async with Consumer("t", **first) as reader, Consumer("u", **second) as other:
             assert [record.value for record in await reader.poll(10_000)] == [b"before"]
             assert reader.assignment() == [LED]
-            async with Consumer("u", bootstrap_servers=address, **how) as other:
-                while not other.assignment():
-                    await asyncio.gather(reader.poll(100), other.poll(100))
-                reader.seek(LEADERLESS, 0)
-                assert await reader.poll(200) == []
-                assert reader.assignment() == [LEADERLESS, LED]
+            while not other.assignment():
+                await asyncio.gather(reader.poll(100), other.poll(100))
+            reader.seek(LEADERLESS, 0)
+            assert await reader.poll(200) == []
+            assert reader.assignment() == [LEADERLESS, LED]
 
-    play(scenario)
+    simulate(scenario)
 
 
 def test_who_asks_for_offsets_of_a_leaderless_partition_waits_for_it_alone(play: Any) -> None:
