@@ -110,8 +110,8 @@ class ConsumerGroupMember:
         self._error: ClientError | None = None
         """What the owner is to be told."""
         self._trouble = ""
-        self._said = Seldom()
         """Why the last heartbeat was of no use."""
+        self._said = Seldom()
         self._asking: Deadline | None = None
         """By when the heartbeat is to be answered that was begun last."""
 
