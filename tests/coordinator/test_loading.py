@@ -14,12 +14,13 @@ from fencepost.coordinator.group import journal as group_journal
 from fencepost.coordinator.group.journal_loading import Loading as GroupLoading
 from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.coordinator.group.shards import GroupCoordinatorShard
-from fencepost.coordinator.loading import taken_from
+from fencepost.coordinator.loading import JournalUnreadable, in_turn, taken_from
 from fencepost.coordinator.transaction import journal as transaction_journal
 from fencepost.coordinator.transaction.shards import Loading as TransactionLoading
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.types import Milliseconds, Offset, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.runtime import Work
 
 COUNT = 5_000
 
@@ -82,3 +83,20 @@ def test_values_come_in_their_order_and_each_is_forgotten_when_it_is_given() -> 
     assert not records
     given += taken
     assert given == expected
+
+
+def test_journals_are_read_a_step_of_each_in_turn() -> None:
+    """What is in a short one is answered for while a long one is being read; one that cannot be read keeps nobody."""
+    steps: list[str] = []
+
+    def reading(name: str, count: int, *, unreadable: bool = False) -> Work[None]:
+        for _ in range(count):
+            steps.append(name)
+            yield
+        if unreadable:
+            raise JournalUnreadable("journal", 0, 0, "damaged")
+        steps.append(f"{name} is read")
+
+    for _ in in_turn([reading("a", 4), reading("b", 2, unreadable=True), reading("c", 1)]):
+        pass
+    assert steps == ["a", "b", "c", "a", "b", "c is read", "a", "a", "a is read"]

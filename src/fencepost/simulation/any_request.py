@@ -20,6 +20,7 @@ from fencepost.protocol.messages import (
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     DescribeGroupsRequest,
+    DescribeLogDirsRequest,
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
@@ -301,7 +302,7 @@ class Asker:
         return DescribeGroupsRequest(groups=[self._group()])
 
     def delete_groups(self) -> DeleteGroupsRequest:
-        return DeleteGroupsRequest(groups_names=[self._group()])
+        return DeleteGroupsRequest(groups_names=[self._group(), self._group()])
 
     def list_groups(self) -> ListGroupsRequest:
         return ListGroupsRequest()
@@ -309,6 +310,9 @@ class Asker:
     def delete_records(self) -> DeleteRecordsRequest:
         partition = DeleteRecordsPartition(partition_index=self._partition(), offset=self._random.choice((-1, 0, 3)))
         return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=TOPIC, partitions=[partition])], timeout_ms=1000)
+
+    def describe_log_dirs(self) -> DescribeLogDirsRequest:
+        return DescribeLogDirsRequest(topics=None)
 
     def write_markers(self) -> WriteTxnMarkersRequest:
         producer_id, epoch = self._producer(self._id())
@@ -350,6 +354,7 @@ REQUESTS: Final[tuple[Callable[[Asker], Any], ...]] = (
     Asker.delete_groups,
     Asker.list_groups,
     Asker.delete_records,
+    Asker.describe_log_dirs,
     Asker.write_markers,
     Asker.describe_producers,
     Asker.describe_transactions,

@@ -222,6 +222,11 @@ def _described_producers(request: Any, response: Any, node: Node) -> Iterator[Ke
         yield from ((topic.name, index) for index in topic.partition_indexes)
 
 
+def _measured(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    for topic in response.results[0].topics:
+        yield from ((topic.name, partition.partition_index) for partition in topic.partitions)
+
+
 #: api -> what its answers are about
 SUBJECTS: Final[Mapping[int, Subjects]] = {
     0: _written,
@@ -240,6 +245,7 @@ SUBJECTS: Final[Mapping[int, Subjects]] = {
     26: _one_id,
     27: _marked,
     28: _committed,
+    35: _measured,
     42: _named_groups,
     47: _group,
     61: _described_producers,

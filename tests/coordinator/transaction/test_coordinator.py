@@ -61,7 +61,9 @@ def test_successor_aborts_its_predecessors_open_transaction(world: World) -> Non
     world.add(old)
     assert world.init().error == ErrorCode.CONCURRENT_TRANSACTIONS
     assert world.state() == "CompleteAbort"
+    assert world.coordinator.metrics.fenced == 1
     assert pair_of(world.init()) == (1000, 2)
+    assert world.coordinator.metrics.fenced == 1
     assert world.add(old) == ErrorCode.PRODUCER_FENCED
     assert world.end(old).error == ErrorCode.PRODUCER_FENCED
     assert world.init(pair=old).error == ErrorCode.PRODUCER_FENCED
@@ -110,6 +112,7 @@ def test_every_answer_waits_for_what_it_was_decided_upon(world: World) -> None:
     assert world.coordinator.add_partitions("t", *ProducerIdAndEpoch.of(*pair), [A], 2).lsn == world.storage.lsn
     assert world.coordinator.add_partitions("t", *ProducerIdAndEpoch.of(*pair), [A], 2).lsn == world.storage.lsn
     assert world.coordinator.add_partitions("t", ProducerId(9), Epoch(9), [A], 2).lsn == world.storage.lsn
+    assert world.end((9, 9)).lsn == world.storage.lsn
     assert world.coordinator.describe("t").lsn == world.storage.lsn
     assert world.coordinator.list().lsn == world.storage.lsn
     ended = world.end(pair)
