@@ -43,6 +43,17 @@ def test_it_says_what_was_raised(error: Exception, sentence: str) -> None:
     assert sentence_of(raised(error) + PLAN) == sentence
 
 
+def test_of_several_that_were_raised_it_says_the_one_that_ended_the_query() -> None:
+    """A traceback begins with what was being handled, or was the cause."""
+    try:
+        raise OSError("the cause")
+    except OSError as cause:
+        error = ValueError("what ended it")
+        error.__cause__ = cause
+    assert "the cause" in raised(error)
+    assert sentence_of(raised(error) + PLAN) == "ValueError: what ended it"
+
+
 @pytest.mark.parametrize(
     ("message", "sentence"),
     [

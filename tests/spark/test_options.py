@@ -55,7 +55,7 @@ def test_names_are_case_insensitive() -> None:
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "it must be error or latest"),
         ({"startingOffsetsByTimestamp": "latest"}, "startingOffsetsByTimestamp=latest: it must be JSON like"),
         ({"kafkaConsumer.pollTimeoutMs": "0"}, "kafkaConsumer.pollTimeoutMs=0: it must be 1 or more"),
-        ({"schema": "audit"}, "schema is for a batch"),
+        ({"schema": "audit"}, "schema is for a batch: what becomes of a transaction that is open is not known"),
         ({"endingOffsetsByTimestamp": "{}"}, "endingOffsetsByTimestamp is for a batch"),
         ({"startingOffsets": "soon"}, "startingOffsets=soon"),
         ({"maxOffsetsPerTrigger": "-1"}, "maxOffsetsPerTrigger=-1"),

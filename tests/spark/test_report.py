@@ -46,6 +46,14 @@ def test_times_are_those_of_all_attempts_and_rows_those_of_the_last() -> None:
     )
 
 
+def test_rows_of_an_attempt_that_could_not_be_committed_count_nowhere() -> None:
+    course = Course(Hand())
+    for records in (3, 2):
+        course.attempt()
+        course.wrote([Written(0, ProducerId(1), Epoch(0), 5, "t", 0, records, 0, records - 1, 10 * records)])
+    assert course.report(7)[1:4] == (2, 20, 2)
+
+
 def test_a_clock_that_is_set_back_takes_nothing_away() -> None:
     clock = Hand()
     course = Course(clock)

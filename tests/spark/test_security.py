@@ -114,6 +114,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     (SASL | {"kafka.sasl.jaas.config": f"{PLAIN_MODULE} required;"}, "must give username and password"),
     (SASL | {"kafka.sasl.jaas.config": jaas().replace(";", f' token="{SECRET}";')}, "and nothing else"),
     (SASL | {"kafka.sasl.jaas.config": jaas()[:-1]}, "kafka.sasl.jaas.config cannot be read"),
+    (SASL | {"kafka.sasl.jaas.config": jaas().replace(";", "=")}, "kafka.sasl.jaas.config cannot be read"),
     (SASL | {"kafka.sasl.jaas.config": ""}, "kafka.sasl.jaas.config cannot be read"),
     (SASL | {"kafka.sasl.jaas.config": SECRET}, "kafka.sasl.jaas.config cannot be read"),
     (
@@ -150,6 +151,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ),
     (SSL | {"kafka.ssl.endpoint.identification.algorithm": "ftp"}, "algorithm=ftp: it must be https, or empty"),
     *(({name: SECRET}, f"option {name} cannot be used") for name in REFUSED),
+    ({"kafka.SASL.Login.Class": SECRET}, "option kafka.sasl.login.class cannot be used: classes of Java"),
 ]
 
 

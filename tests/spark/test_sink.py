@@ -155,6 +155,13 @@ def test_tasks_are_given_what_the_sink_was_given(monkeypatch: pytest.MonkeyPatch
     assert task.security is sink._security
 
 
+def test_a_batch_whose_job_was_cancelled_did_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Rows()
+    rows.ends_of = [OSError("[SPARK_JOB_CANCELLED] Job 7 cancelled because somebody did. SQLSTATE: XXKDA")]
+    with pytest.raises(WriteCancelled, match="a batch of application 'app' was cancelled, nothing of it is committed"):
+        run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
+
+
 @pytest.mark.parametrize(
     ("ends_of", "raised"),
     [
