@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.client.test_producer import producer, shown, simulate
 
-from fencepost.client import Consumer, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from fencepost.client.arguments import text, whole_number
+from fencepost.client import Admin, Consumer, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from fencepost.client.arguments import several, text, whole_number
 from fencepost.simulation.world import ADDRESS, World
 
 AT = TopicPartition("t", 0)
@@ -130,6 +130,33 @@ def test_a_whole_number_of_another_library_is_one() -> None:
             return 5
 
     assert whole_number("offset", Theirs()) == 5
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_truth_is_no_number(given: bool) -> None:
+    with pytest.raises(TypeError, match=f"offset={given}: it must be a whole number"):
+        whole_number("offset", given)
+
+
+@pytest.mark.parametrize("given", ["orders", b"orders", "", 5])
+def test_a_name_is_not_the_names_of_its_letters(given: object) -> None:
+    with pytest.raises(TypeError, match=r"give several"):
+        several("topics", given)
+    assert several("topics", ("orders", "payments")) == ["orders", "payments"]
+
+
+def test_no_positions_make_no_group_a_part_of_the_transaction() -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer, Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send_and_wait("t", b"good", partition=0)
+            await writer.send_offsets_to_transaction({}, "g")
+            described = await admin.describe_transactions(["id"])
+            assert list(described["id"].partitions) == [AT]
+            await writer.commit_transaction()
+
+    simulate(scenario)
 
 
 @pytest.mark.parametrize("letter", ["x", "ü", "€", "\N{GRINNING FACE}"])

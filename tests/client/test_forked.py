@@ -136,6 +136,24 @@ def test_a_consumer_that_is_forgotten_says_who_waits_for_it() -> None:
     simulate(scenario)
 
 
+def test_a_child_says_nothing_of_a_client_that_its_parent_closes() -> None:
+    clients = [blocking.Producer("127.0.0.1:1")]
+    (writer,) = clients
+
+    def leave() -> None:
+        nonlocal writer
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            del writer
+            forget(clients)
+        assert [str(each.message) for each in told if each.category is ResourceWarning] == []
+
+    try:
+        in_a_child(leave)
+    finally:
+        writer.close()
+
+
 def test_who_is_closed_says_nothing() -> None:
     async def scenario(world: World) -> None:
         async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:

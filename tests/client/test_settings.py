@@ -135,6 +135,13 @@ def test_what_makes_sense_is_taken() -> None:
     check_counts(0, none=0)
 
 
+@pytest.mark.parametrize("client", [Producer, blocking.Producer])
+def test_what_is_prepared_to_be_ended_by_another_has_an_id(client: Any) -> None:
+    with pytest.raises(ValueError, match="transaction_two_phase_commit_enable=True needs a transactional_id"):
+        client(SERVERS, transaction_two_phase_commit_enable=True)
+    Producer(SERVERS, transaction_two_phase_commit_enable=True, transactional_id="id")
+
+
 def test_no_more_batches_are_in_flight_than_a_broker_knows_again() -> None:
     Producer(SERVERS, max_in_flight_requests_per_connection=5)
     with pytest.raises(ValueError, match="max_in_flight_requests_per_connection=6: it must be from 1 to 5"):

@@ -52,6 +52,7 @@ def test_a_topic_that_no_broker_knows_by_its_id_yet_holds_up_no_other(caplog: py
             await until(reader, lambda: reader.assignment() == [*PARTITIONS, new])
             await poll_for(reader, INTERVAL)
             assert group.only.assigned == {place(at) for at in [*PARTITIONS, new]}
+            assert "u" not in reader._cluster.missing, "it is said again if it is missed again"
         assert sum("topic 'u' is not there" in record.message for record in caplog.records) == 1
 
     play(scenario)
