@@ -145,7 +145,8 @@ def test_a_name_is_not_the_names_of_its_letters(given: object) -> None:
     assert several("topics", ("orders", "payments")) == ["orders", "payments"]
 
 
-def test_no_positions_make_no_group_a_part_of_the_transaction() -> None:
+@pytest.mark.parametrize("level", [1, 2])
+def test_no_positions_make_no_group_a_part_of_the_transaction(level: int) -> None:
     async def scenario(world: World) -> None:
         async with producer(world) as writer, Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
             await writer.init_transactions()
@@ -156,7 +157,7 @@ def test_no_positions_make_no_group_a_part_of_the_transaction() -> None:
             assert list(described["id"].partitions) == [AT]
             await writer.commit_transaction()
 
-    simulate(scenario)
+    simulate(scenario, level)
 
 
 @pytest.mark.parametrize("letter", ["x", "ü", "€", "\N{GRINNING FACE}"])

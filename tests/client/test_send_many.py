@@ -35,6 +35,17 @@ Pair = tuple[bytes | None, bytes | None]
 PAIRS = st.lists(st.tuples(SOME, SOME), max_size=60)
 
 
+@pytest.mark.parametrize("values", [0, 1, 15, 16, 17, 300])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_keys_that_are_too_many_or_too_few_are_refused(values: int, more: int) -> None:
+    """Wherever a chunk ends: whoever gave them has paired them wrongly."""
+    keys = [b"key"] * max(values + more, 0)
+    if len(keys) == values:
+        return
+    with pytest.raises(ValueError, match="there are not as many keys as values"):
+        list(chunks([b"value"] * values, keys, 100, 1 << 20))
+
+
 @pytest.mark.parametrize("how", ["compiled", "python"])
 @settings(max_examples=40)
 @given(pairs=PAIRS, batch_bytes=st.integers(1, 3000))

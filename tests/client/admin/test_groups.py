@@ -133,6 +133,38 @@ def test_a_group_of_the_new_protocol_is_described_where_it_is_no_classic_one(cod
     play(scenario)
 
 
+def test_a_classic_group_that_cannot_be_described_is_named_beside_one_of_the_new_protocol() -> None:
+    def answer(_: int, request: Any) -> Any:
+        if isinstance(request, DescribeGroupsRequest):
+            groups = [_classic(group) for group in request.groups]
+            for group in groups:
+                if group.group_id == "secret":
+                    group.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            return DescribeGroupsResponse(groups=groups)
+        assert request.group_ids == ["new"]
+        found = DescribedGroup848(
+            error_code=0,
+            group_id="new",
+            group_state="Empty",
+            group_epoch=3,
+            assignment_epoch=3,
+            assignor_name="uniform",
+            members=[],
+        )
+        return ConsumerGroupDescribeResponse(groups=[found])
+
+    async def scenario(nodes: Nodes) -> None:
+        nodes.answer = answer
+        async with nodes.admin() as admin:
+            with pytest.raises(PartlyRefusedError) as told:
+                await admin.describe_groups(["secret", "new", "old"])
+        assert [*told.value.refused] == ["secret"]
+        assert {*told.value.done} == {"new", "old"}
+        assert told.value.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    play(scenario)
+
+
 def _classic(group: str) -> DescribedGroup:
     (one,) = described("Stable" if group == "old" else "Dead", "consumer").groups
     one.group_id = group

@@ -40,6 +40,19 @@ def test_only_a_topic_that_is_there_may_be_there(error: ErrorCode, exist_ok: boo
     play(scenario)
 
 
+def test_nothing_is_known_any_more_of_a_topic_that_was_deleted() -> None:
+    """What is made under its name has another id, and perhaps other partitions."""
+
+    async def scenario(world: World) -> None:
+        async with Admin(ADDRESS, runtime=world.runtime("admin")) as admin:
+            await admin.create_topic("orders", partitions=3)
+            assert await admin.partitions("orders") == 3
+            await admin.delete_topics(["orders"])
+            assert "orders" not in admin._cluster.topics
+
+    simulate(scenario)
+
+
 def test_a_topic_that_has_grown_is_counted_anew() -> None:
     async def scenario(nodes: Nodes) -> None:
         async with nodes.admin() as admin:
