@@ -153,8 +153,8 @@ def test_no_positions_make_no_group_a_part_of_the_transaction(level: int) -> Non
             await writer.begin_transaction()
             await writer.send_and_wait("t", b"good", partition=0)
             await writer.send_offsets_to_transaction({}, "g")
-            described = await admin.describe_transactions(["id"])
-            assert list(described["id"].partitions) == [AT]
+            described = (await admin.describe_transactions(["id"]))["id"]
+            assert described is not None and list(described.partitions) == [AT]
             await writer.commit_transaction()
 
     simulate(scenario, level)
