@@ -16,11 +16,14 @@ import pytest
 from tests.broker.group_talk import join
 from tests.broker.wire import (
     Client,
+    batch,
     connections_of,
     fetch,
+    init,
     new_topic,
     on_the_loop,
     produce,
+    produce_request,
     serving,
     values,
     wait_until,
@@ -63,6 +66,9 @@ MANY = 2_000
 MOST_CALLS = 12_000
 """In one step.  A call takes some 50 to 100 ns: six for each of 100,000 things, the most that a request may name, take
 less than 50 ms."""
+WRITTEN = 1_000
+MOST_CALLS_TO_WRITE = 36_000
+"""In one step, which appends 400 batches, each by 50 calls or, of a transaction, 75: some 3 ms."""
 
 MEANT = {"session_id": 0, "session_epoch": -1, "acks": -1, "isolation_level": 1}
 """Numbers without which a request is refused as a whole, or not answered."""
@@ -263,6 +269,25 @@ def test_no_step_looks_at_every_partition_that_a_fetch_reads(broker: Broker, mon
         assert longest[0] < MOST_CALLS, longest
     client.close()
     writer.close()
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_no_step_goes_through_all_partitions_that_are_written_to(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, is_transactional: bool
+) -> None:
+    """90,000 batches were checked in steps of 25 ms."""
+    client = Client(broker, patience=60)
+    name, id_ = new_topic(client, WRITTEN), "writes-much" if is_transactional else None
+    data = batch("v") if id_ is None else batch("v", pair=init(client, id_), sequence=0, transactional=True)
+    request = produce_request(client, name, [data] * WRITTEN, id_)
+    monkeypatch.setattr(broker.node, "slices", Slices(steps=1))
+    with calls_of_steps(broker, monkeypatch) as steps:
+        client.send(request)
+        answers = client.receive().responses[0].partition_responses
+    client.close()
+    assert len(answers) == WRITTEN and {each.error_code for each in answers} == {0}
+    longest = max(steps)
+    assert longest[0] < MOST_CALLS_TO_WRITE, longest
 
 
 class State(str):

@@ -179,13 +179,15 @@ def tell_timed_out(request: ProduceRequest, writes: list[Write], coordinator: Tr
 class ProducePlan:
     """The writes of one request, and what became of them."""
 
-    __slots__ = ("_context", "_lsn", "_node", "_request", "_waited", "_writes", "topics")
+    __slots__ = ("_context", "_is_plain", "_lsn", "_node", "_request", "_waited", "_writes", "topics")
 
     def __init__(self, request: ProduceRequest, context: RequestContext, node: Node) -> None:
         self._request = request
         self._context = context
         self._node = node
         self._writes: list[Write] = []
+        self._is_plain = True
+        """Whether nothing can refuse all of it, nor need be asked of a transaction coordinator."""
         self._waited = False
         """Whether others were served meanwhile: a partition that was found may have been deleted."""
         self._lsn = 0
@@ -211,6 +213,8 @@ class ProducePlan:
                     yield from pace.rest()
                 write = Write(TopicPartition(name, data.index), data)
                 find(write, context, node)
+                if write.flaw is not None or write.header is None or write.header.is_transactional:
+                    self._is_plain = False
                 writes.append(write)
             self.topics.append((topic, writes))
             self._writes += writes
@@ -224,6 +228,8 @@ class ProducePlan:
 
     def is_refused(self) -> bool:
         """Whether something refuses the whole request."""
+        if self._is_plain:
+            return False
         failed = failure(self._request, self._writes, self._context)
         if failed is not None:
             for write in self._writes:
@@ -232,6 +238,8 @@ class ProducePlan:
 
     def verify(self) -> HandlerSteps[None]:
         """Have the transaction coordinator vouch for what is transactional."""
+        if self._is_plain:
+            return
         for write in self._writes if self._waited else ():
             self._refuse_deleted(write)
         waiting, verified = verify_writes(self._request, self._writes, self._context, self._node)
@@ -246,7 +254,7 @@ class ProducePlan:
     def check(self, pace: Pace) -> Steps[None]:
         """Check each topic, and each batch as far as it tells by itself."""
         for write in self._writes:
-            if pace.is_used_up(1):
+            if pace.is_used_up(ITEM):
                 yield from pace.rest()
             check_topic(write, self._request)
             if write.outcome is None and write.flaw is not None:
