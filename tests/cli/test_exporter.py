@@ -9,20 +9,21 @@ import socket
 import struct
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.processes import begun
 
-from fencepost.broker import Broker, running_broker
+from fencepost.broker import running_broker
 from fencepost.broker.metrics import measure
-from fencepost.cli.exporter import Exporter, _answered, exported
+from fencepost.cli.exporter import Exporter, Measurements, _answered, exported
 from fencepost.client.blocking import Admin, Producer
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -78,11 +79,6 @@ def test_metrics_that_cannot_be_told_are_a_line_of_the_log_and_an_answer(caplog:
     assert "could not be told" in caplog.text
 
 
-def exporter_of_nothing() -> Exporter:
-    """One that measures nothing, for who looks at how it asks and how it ends.  Call it where a loop runs."""
-    return Exporter(cast(Broker, cast(Any, SimpleNamespace())), "127.0.0.1", 0)
-
-
 def test_a_node_that_does_not_answer_keeps_no_reader_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float | None] = []
 
@@ -94,24 +90,28 @@ def test_a_node_that_does_not_answer_keeps_no_reader_waiting_for_ever(monkeypatc
         work.close()
         return SimpleNamespace(result=answered)
 
-    async def main() -> None:
-        exporter = exporter_of_nothing()
-        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", ask)
-        assert list(exporter.collect()) == []
-        await asyncio.to_thread(exporter.close)
-
-    asyncio.run(main())
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", ask)
+    nothing: Any = SimpleNamespace()
+    assert list(Measurements(nothing, nothing).collect()) == []
     assert asked == [10]
 
 
 def test_its_port_is_free_when_it_is_closed() -> None:
-    async def main() -> None:
-        exporter = exporter_of_nothing()
-        await asyncio.to_thread(exporter.close)
-        with socket.socket() as another:
-            another.bind(("127.0.0.1", exporter.port))
+    exporter = Exporter("127.0.0.1", 0)
+    exporter.close()
+    with socket.socket() as another:
+        another.bind(("127.0.0.1", exporter.port))
 
-    asyncio.run(main())
+
+def test_a_reader_who_comes_before_the_node_has_started_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    exporter = Exporter("127.0.0.1", 0)
+    try:
+        with pytest.raises(urllib.error.HTTPError, match="503") as told:
+            read(f"http://127.0.0.1:{exporter.port}/metrics")
+        assert b"not started" in told.value.read()
+    finally:
+        exporter.close()
+    assert caplog.text == ""
 
 
 def read(url: str) -> Samples:

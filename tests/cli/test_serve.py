@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import shutil
 import signal
@@ -11,10 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
-from typing import Any, cast
-from unittest.mock import Mock
 
 import pytest
 from tests.ports import free_port
@@ -22,13 +18,12 @@ from tests.processes import begun
 
 from fencepost import __version__
 from fencepost.broker import Broker, running_broker
-from fencepost.broker.node import Endpoint
-from fencepost.cli import Refused, main
-from fencepost.cli import serve as serve_module
+from fencepost.cli import main
 from fencepost.cli.serve import assigned, merged
 from fencepost.client.blocking import Admin, Consumer, Producer
 from fencepost.client.errors import ClientError
 from fencepost.compiled.in_use import IN_USE
+from fencepost.log.disk import LocalDisk
 from fencepost.protocol.types import TopicPartition
 
 
@@ -166,15 +161,22 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert "another --listen" in told
 
 
-def test_a_port_in_use_for_metrics_is_named_and_the_directory_left_in_order(tmp_path: Path) -> None:
+def test_a_port_in_use_for_metrics_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    data = tmp_path / "data"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        told = refused("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), "--metrics", address)
-    assert address in told
-    assert "another --metrics" in told
-    test_it_says_when_it_is_ready_and_stops_cleanly_when_told(tmp_path)
+        told = refused("--listen", "127.0.0.1:0", "--data", str(data), "--metrics", address)
+        assert address in told
+        assert "another --metrics" in told
+        assert not data.exists()
+        data.mkdir()
+        release = LocalDisk().lock(data / ".lock")
+        told = refused("--listen", "127.0.0.1:0", "--data", str(data), "--metrics", address)
+        release()
+    assert "used by another running broker" in told, "the same node started a second time"
+    assert [each.name for each in data.iterdir()] == [".lock"]
 
 
 def test_metrics_say_what_they_need_where_it_is_not_installed(tmp_path: Path) -> None:
@@ -380,29 +382,3 @@ def test_a_copy_of_a_stopped_directory_is_the_node_at_another_place_and_address(
 def _records(address: str, at: TopicPartition) -> int:
     with Consumer(bootstrap_servers=address) as consumer:
         return consumer.end_offsets([at])[at]
-
-
-def test_a_node_whose_metrics_are_refused_is_stopped_as_if_it_had_been_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its next start has nothing to recover."""
-    done: list[str] = []
-
-    class Node:
-        async def start(self) -> None:
-            done.append("started")
-
-        async def stop(self) -> None:
-            done.append("stopped")
-
-    def refuse(*_: object) -> None:
-        raise Refused("no metrics")
-
-    monkeypatch.setattr(serve_module, "_exporter", refuse)
-    options = Namespace(listen="127.0.0.1:0", data="d")
-    try:
-        with pytest.raises(Refused, match="no metrics"):
-            asyncio.run(
-                serve_module._serve(cast(Any, Node()), options, Endpoint("127.0.0.1", 0), None, cast(Any, Mock()))
-            )
-    finally:
-        gc.enable()
-    assert done == ["started", "stopped"]

@@ -63,19 +63,43 @@ def _answered(app: _App) -> _App:
     return answer
 
 
-class Exporter:
-    """Answers GET /metrics on a port of its own until it is closed.  Raises OSError if it cannot have the port."""
+def _too_early(_: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
+    return [b"the node has not started yet\n"]
 
-    def __init__(self, broker: Broker, host: str, port: int) -> None:
+
+class Exporter:
+    """Answers GET /metrics on a port of its own until it is closed, with 503 before `tell_of`.
+
+    Raises OSError if it cannot have the port.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
         self.host = host
-        self._broker = broker
-        self._loop = asyncio.get_running_loop()
-        registry = CollectorRegistry()
-        registry.register(self)
-        self._server, self._thread = start_http_server(port, host, registry)
+        self._server, self._thread = start_http_server(port, host, CollectorRegistry())
         self._server.RequestHandlerClass = _Request
-        self._server.set_app(_answered(make_wsgi_app(registry)))
+        self._server.set_app(_too_early)
         self.port: int = self._server.server_port
+
+    def tell_of(self, broker: Broker) -> None:
+        """Answer with what this node measures, which has started in the running loop."""
+        registry = CollectorRegistry()
+        registry.register(Measurements(broker, asyncio.get_running_loop()))
+        self._server.set_app(_answered(make_wsgi_app(registry)))
+
+    def close(self) -> None:
+        """Answer no more.  Blocks, and must not block the node's event loop: an answer may be waiting for it."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Measurements:
+    """What a node in this loop measures, for another thread."""
+
+    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+        self._broker = broker
+        self._loop = loop
 
     def collect(self) -> Iterator[Metric]:
         """Called in the server's thread; the node is read in its own."""
@@ -90,12 +114,6 @@ class Exporter:
 
     async def _measure(self) -> dict[str, float]:
         return measure(self._broker.node, self._broker.node.clock.now())
-
-    def close(self) -> None:
-        """Answer no more.  Blocks, and must not block the node's event loop: an answer may be waiting for it."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 class Exported(NamedTuple):

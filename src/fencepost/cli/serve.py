@@ -22,7 +22,7 @@ from fencepost.cli.freed_memory import FreedMemory, freed_memory
 from fencepost.cli.garbage import GarbageCollection
 from fencepost.cli.standard_output import say
 from fencepost.cli.stop_signals import StopSignals
-from fencepost.log.data_directory import is_gone
+from fencepost.log.data_directory import check_free, is_gone
 from fencepost.log.descriptors import LEAST, raise_limit
 from fencepost.log.disk import LocalDisk
 from fencepost.log.storage import DirectoryUnusable
@@ -192,14 +192,19 @@ def _with_option(refusal: str) -> str:
     return f"{name} is not a broker setting; give {OPTIONS[name]}" if name in OPTIONS else refusal
 
 
-def _exporter(broker: Broker, metrics: Endpoint) -> Exporter:
+def _exporter(metrics: Endpoint, data: Path) -> Exporter:
+    """It has its address before the node begins anything.  Raises Refused."""
     try:
         from fencepost.cli.exporter import Exporter
     except ImportError as missing:
         raise Refused(f"--metrics: {missing.name} is not installed; install fencepost[metrics]") from None
     try:
-        return Exporter(broker, metrics.host, metrics.port)
+        return Exporter(metrics.host, metrics.port)
     except OSError as error:
+        try:
+            check_free(LocalDisk(), data)  # the same node started a second time has its metrics' address in use, too
+        except DirectoryUnusable as unusable:
+            raise Refused(str(unusable)) from None
         raise _cannot_listen("--metrics", str(metrics), error) from None
 
 
@@ -213,6 +218,21 @@ async def _serve(
     broker: Broker,
     options: argparse.Namespace,
     metrics: Endpoint | None,
+    memory: FreedMemory | None,
+    signals: StopSignals,
+) -> int:
+    exporter = _exporter(metrics, Path(options.data)) if metrics else None
+    try:
+        return await _run(broker, options, exporter, memory, signals)
+    finally:
+        if exporter is not None:
+            await asyncio.to_thread(exporter.close)
+
+
+async def _run(
+    broker: Broker,
+    options: argparse.Namespace,
+    exporter: Exporter | None,
     memory: FreedMemory | None,
     signals: StopSignals,
 ) -> int:
@@ -231,11 +251,8 @@ async def _serve(
         raise Refused(str(unusable)) from None
     except OSError as error:
         raise _cannot_listen("--listen", options.listen, error) from None
-    try:
-        exporter = _exporter(broker, metrics) if metrics else None
-    except Refused:
-        await broker.stop()
-        raise
+    if exporter is not None:
+        exporter.tell_of(broker)
     garbage = GarbageCollection(lambda: broker.node.counters.requests.total())
     garbage.start()
     if memory is not None:
@@ -246,8 +263,6 @@ async def _serve(
         garbage.stop()
         if memory is not None:
             memory.stop()
-        if exporter is not None:
-            await asyncio.to_thread(exporter.close)
 
 
 async def _until_told(broker: Broker, data: str, exporter: Exporter | None, signals: StopSignals) -> int:
