@@ -48,7 +48,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "os.PathLike": ANYWHERE,
     "os.R_OK": ANYWHERE,
     "os._exit": ("__main__.py",),
-    "os.access": ("client/tls.py",),
+    "os.access": ("client/tls.py", "log/disk.py"),
     "os.devnull": ANYWHERE,
     "os.dup2": ("cli/standard_output.py",),
     "os.environ": (

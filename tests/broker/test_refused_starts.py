@@ -68,7 +68,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], bool]] = {
 MADE_AGAIN = ["", "fencepost.version", "fencepost.properties"]
 
 
-def _everything(data: Path) -> dict[str, bytes]:
+def everything(data: Path) -> dict[str, bytes]:
     found = {}
     for directory, _, names in os.walk(data):
         found[directory] = b""
@@ -95,10 +95,10 @@ def test_a_start_that_is_refused_writes_nothing(tmp_path: Path, used: Path, wron
     if missing:
         (data / missing).unlink()
     make_wrong(data)
-    before = _everything(data)
+    before = everything(data)
     with pytest.raises(DirectoryUnusable), node(data, rebuild=rebuild):
         pass
-    assert _everything(data) == before
+    assert everything(data) == before
 
 
 # What others have
@@ -136,7 +136,7 @@ def test_what_another_one_has_is_told_before_anything_is_written(
     """The same node started a second time has both in use, and it is the node that is to be named."""
     data = tmp_path / "data"
     shutil.copytree(crashed, data)
-    before = _everything(data)
+    before = everything(data)
     with ExitStack() as held, socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         if "address" in taken:
@@ -149,7 +149,7 @@ def test_what_another_one_has_is_told_before_anything_is_written(
         broker = Broker(data=data, settings=SETTINGS, listen=f"127.0.0.1:{port}")
         with pytest.raises((OSError, DirectoryUnusable), match=told):
             asyncio.run(broker.start())
-        assert _everything(data) == before
+        assert everything(data) == before
 
 
 def test_a_new_directory_is_not_made_where_the_address_is_taken(tmp_path: Path) -> None:

@@ -192,13 +192,11 @@ def _leader_epochs_text(epochs: list[tuple[int, int]]) -> str:
 
 
 def read_leader_epochs(disk: Disk, directory: Path) -> list[tuple[int, int]] | None:
-    """What is in the file; None if there is none, or if it is not one that `write_leader_epochs` wrote."""
-    try:
-        text = _read(disk, directory / LEADER_EPOCHS)
-    except NothingLeft:
-        raise
-    except OSError:
-        return None
+    """What is in the file; None if there is none, or if it is not one that `write_leader_epochs` wrote.
+
+    Raises OSError if it cannot be read.
+    """
+    text = _read(disk, directory / LEADER_EPOCHS)
     if text is None or not _LEADER_EPOCHS.fullmatch(text):
         return None
     epochs = [(int(epoch), int(offset)) for epoch, offset in (line.split(" ") for line in text.splitlines()[2:])]

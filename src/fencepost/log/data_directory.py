@@ -75,6 +75,7 @@ def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:
         )
     try:
         disk.make_directory(inner)
+        disk.check_rights(inner)  # before anything is written elsewhere
         if checkpoint_files.is_fresh(disk, root):
             for parent in root.parents:
                 disk.sync_directory(parent)

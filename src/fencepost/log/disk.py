@@ -135,6 +135,10 @@ class Disk(Protocol):
 
     def is_directory(self, path: Path) -> bool: ...
 
+    def check_rights(self, path: Path) -> None:
+        """Raises OSError if this process may not make and remove files in a directory."""
+        ...
+
     def list(self, path: Path) -> list[str]:
         """Names in a directory, sorted; none if it does not exist."""
         ...
@@ -291,6 +295,10 @@ class LocalDisk:
 
     def is_directory(self, path: Path) -> bool:
         return path.is_dir()
+
+    def check_rights(self, path: Path) -> None:
+        if not os.access(path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     def list(self, path: Path) -> list[str]:
         try:

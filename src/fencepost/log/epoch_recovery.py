@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.log import checkpoint_files
 from fencepost.log.damage import FileDamaged
+from fencepost.log.disk import NothingLeft
 from fencepost.log.leader_epochs import assigned
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import BatchHeader
@@ -27,8 +28,14 @@ def recover_epochs(partition: Partition) -> None:
 
     The segments are open, and their end is known.
     """
-    was_there = partition.disk.exists(partition.directory / checkpoint_files.LEADER_EPOCHS)
-    found = checkpoint_files.read_leader_epochs(partition.disk, partition.directory)
+    path = partition.directory / checkpoint_files.LEADER_EPOCHS
+    was_there, wrong = partition.disk.exists(path), "was damaged"
+    try:
+        found = checkpoint_files.read_leader_epochs(partition.disk, partition.directory)
+    except NothingLeft:
+        raise
+    except OSError as error:
+        found, wrong = None, f"could not be read ({error.strerror or error})"
     starts = found
     if found is None or not _fits(partition, found):
         in_batches, in_order = _epochs_in_batches(partition)
@@ -36,8 +43,9 @@ def recover_epochs(partition: Partition) -> None:
             starts = in_batches
     if was_there and starts != found:  # one that is missing may have been lost with the power
         logger.warning(
-            "the leader-epoch-checkpoint %s and was made again from the batches topic=%s partition=%d",
-            "was damaged" if found is None else "did not fit the log",
+            "%s %s and was made again from the batches topic=%s partition=%d",
+            path,
+            wrong if found is None else "did not fit the log",
             partition.topic,
             partition.index,
         )

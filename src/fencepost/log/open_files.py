@@ -350,6 +350,9 @@ class OpenFiles:
     def is_directory(self, path: Path) -> bool:
         return self._disk.is_directory(path)
 
+    def check_rights(self, path: Path) -> None:
+        self._disk.check_rights(path)
+
     def list(self, path: Path) -> list[str]:
         return self._with_room(lambda: self._disk.list(path))
 

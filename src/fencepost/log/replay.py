@@ -268,7 +268,13 @@ class Replay:
         opened, changed = list[File](), list[File]()
         try:
             for known in few:
-                file = disk.open(root / known.path)
+                try:
+                    file = disk.open(root / known.path)
+                except NothingLeft:
+                    raise
+                except OSError as error:
+                    self.lost[known.partition] = _cannot_be_used(root / known.path, error)
+                    continue
                 opened.append(file)
                 anew = noted.get(known, ())
                 for position, data in _joined(anew):
@@ -377,10 +383,11 @@ def _what_is_lost(disk: Disk, root: Path, known: KnownFile) -> str:
     """What of a segment was synced and is not there, and what to do; empty if there is nothing."""
     what_to_do = "which were synced; put back a copy of this file"
     path = root / known.path
-    if not disk.exists(path):
-        least = max([known.checkpoint_size, *(position + length for position, length, _ in known.extents)])
-        return f"{path} is missing and once had {least} bytes, {what_to_do}" if least else ""
     try:
+        if not disk.exists(path):
+            disk.list(path.parent)  # raises OSError where nobody may look whether it is there
+            least = max([known.checkpoint_size, *(position + length for position, length, _ in known.extents)])
+            return f"{path} is missing and once had {least} bytes, {what_to_do}" if least else ""
         file = disk.open(path)
         try:
             if file.size() < known.checkpoint_size:
@@ -393,6 +400,10 @@ def _what_is_lost(disk: Disk, root: Path, known: KnownFile) -> str:
     except NothingLeft:
         raise
     except OSError as error:
-        why = error.strerror or error
-        return f"{path} cannot be used ({why}): see to it that the node can read and write it, or put back a copy of it"
+        return _cannot_be_used(path, error)
     return ""
+
+
+def _cannot_be_used(path: Path, error: OSError) -> str:
+    why = error.strerror or error
+    return f"{path} cannot be used ({why}): see to it that the node can read and write it, or put back a copy of it"

@@ -247,6 +247,9 @@ class SimulatedDisk:
     def is_directory(self, path: Path) -> bool:
         return isinstance(self.node_at(path), Directory)
 
+    def check_rights(self, path: Path) -> None:
+        """Everybody has all of them."""
+
     def list(self, path: Path) -> list[str]:
         node = self.node_at(path)
         return sorted(node.cached) if isinstance(node, Directory) else []

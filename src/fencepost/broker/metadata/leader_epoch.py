@@ -13,6 +13,7 @@ from typing import Final
 from fencepost.broker.metadata.starts import Known
 from fencepost.broker.metadata.store import MetadataStore
 from fencepost.log import checkpoint_files, data_directory
+from fencepost.log.disk import NothingLeft
 from fencepost.log.storage import Storage
 
 KEY: Final = "leader-epoch"
@@ -36,6 +37,11 @@ def _newest_in_files(storage: Storage) -> int:
     """The newest one that the file of any partition names, -1 for none: the number of starts may be lost as well."""
     disk, newest = storage.disk, -1
     for each in data_directory.partitions_in(disk, storage.path, {}):
-        starts = checkpoint_files.read_leader_epochs(disk, storage.path / f"{each.topic}-{each.index}")
+        try:
+            starts = checkpoint_files.read_leader_epochs(disk, storage.path / f"{each.topic}-{each.index}")
+        except NothingLeft:
+            raise
+        except OSError:
+            continue
         newest = max([newest, *(epoch for epoch, _ in starts or () if epoch in _IN_FILES)])
     return newest
