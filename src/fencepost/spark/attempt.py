@@ -17,12 +17,16 @@ from fencepost.client.transactional_id import TransactionalId
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
+from fencepost.spark.advice import for_a_pipeline
 from fencepost.spark.claims import Slots, Written, follows, slot_name
 
 BATCH_BYTES: Final = 640 * 1024
 """The most of a record batch that has more than one record, before compression, where the topics take as much."""
 _CLAIM_TIMEOUT_MS: Final = 1
 """Of a transaction that is never begun; more may be above the cluster's transaction.max.timeout.ms."""
+
+
+SECOND_ATTEMPT: Final = "a second attempt of a task does not write: the driver runs the batch again"
 
 
 class PoisonedError(Exception):
@@ -70,7 +74,7 @@ async def claim(cluster: Cluster, plan: Plan, slot: int, attempt_number: int) ->
     `attempt_number` is Spark's: 0 for the first attempt of each stage attempt.
     """
     if attempt_number > 0:
-        raise PoisonedError("a second attempt of a task does not write: the driver runs the batch again")
+        raise PoisonedError(SECOND_ATTEMPT)
     claimed = await TransactionalId(cluster, slot_name(plan.application_id, slot)).init(_CLAIM_TIMEOUT_MS)
     if not follows(claimed, plan.slots.get(slot)):
         raise PoisonedError(f"slot {slot} of {plan.application_id} was claimed by another attempt")
@@ -124,7 +128,10 @@ class Attempt:
             yield
         except ClientError as error:
             if self._writer.record_too_large:
-                raise RowError(str(error)) from error
+                raise RowError(
+                    f"a row is larger by itself than its topic takes: {for_a_pipeline(str(error))}. Make the row "
+                    "smaller, or raise max.message.bytes of the topic"
+                ) from error
             raise
 
     async def close(self) -> None:

@@ -34,6 +34,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.spark import progress
+from fencepost.spark.advice import for_a_pipeline
 from fencepost.spark.attempt import BATCH_BYTES, Plan, RowError, batch_bytes
 from fencepost.spark.claims import Slots, Written, refusal, slot_name
 from fencepost.spark.committed import Verdict, judge
@@ -411,4 +412,4 @@ def overdue(took_ms: int, timeout_ms: int) -> str:
 def _first_line(error: Exception) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     known = [line for line in lines if "Error: " in line or "Exception: " in line]
-    return (known or lines or ["?"])[-1 if known else 0].strip()[:300]
+    return for_a_pipeline((known or lines or ["?"])[-1 if known else 0].strip())[:300]

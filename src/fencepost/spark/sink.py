@@ -17,7 +17,7 @@ from fencepost.client.portal import Portal
 from fencepost.client.security import Security
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
-from fencepost.spark.attempt import Plan, RowError
+from fencepost.spark.attempt import SECOND_ATTEMPT, Plan, RowError
 from fencepost.spark.checkpoint import Checkpoint, make_state
 from fencepost.spark.claims import Written, is_slot_name
 from fencepost.spark.committed import second_write
@@ -29,6 +29,7 @@ from fencepost.spark.report import Report
 from fencepost.spark.running_query import query_of, stop_of
 from fencepost.spark.security import check_names, parse_security
 from fencepost.spark.session import refuse_connect
+from fencepost.spark.task_failures import TaskFailed, first_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -293,18 +294,21 @@ class _InThisThread:
         is_stopped = self._is_stopped or _never
         if is_stopped():
             raise WriteCancelled(f"{what} ({_INTERRUPTED})")
+        tag = f"fencepost-{id(self):x}-{'-'.join(map(str, plan.ticket.producer_id_and_epoch))}"
         try:
             barrier = _starts_together(self._rows.sparkSession, len(plan.slots))
             _notice_other_rows(self._rows.sparkSession)
-            tag = f"fencepost-{id(self):x}-{'-'.join(map(str, plan.ticket.producer_id_and_epoch))}"
             return [Written(*row) for row in _collected(routed.mapInArrow(task, RESULT, barrier=barrier), tag)]
         except Exception as error:
             if is_stopped():
                 raise WriteCancelled(f"{what} ({_INTERRUPTED})") from None
             if _CANCELLED in str(error):
                 raise WriteCancelled(what) from error
-            if _ROW_ERROR in str(error):
-                raise RowError(str(error).rpartition(_ROW_ERROR)[2].splitlines()[0]) from error
+            first = first_failure(self._rows.sparkSession, tag) if SECOND_ATTEMPT in str(error) else None
+            if _ROW_ERROR in (said := first or str(error)):
+                raise RowError(said.rpartition(_ROW_ERROR)[2].splitlines()[0]) from error
+            if first is not None:
+                raise TaskFailed(first) from error
             raise
 
     def tell(self, step: Step, batch_id: int) -> None:

@@ -1,0 +1,47 @@
+"""What the tasks of a job failed of, which Spark's error does not tell: it has the last attempt at one task."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.spark.attempt import SECOND_ATTEMPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MOST: Final = 1000
+"""Tasks of a stage that are looked at."""
+_WITHIN_MS: Final = 5_000
+"""Spark takes down what became of a task a little later than it ends the job."""
+
+
+class TaskFailed(Exception):
+    """A task that writes failed; the message is what Spark tells of its first attempt."""
+
+
+def first_failure(spark: SparkSession, tag: str) -> str | None:
+    """What a task of the jobs with this tag failed of first, none that was refused as a second attempt; None: unknown.
+
+    With `spark.task.maxFailures` above 1, as on a cluster, a task that fails is tried again, and what the job fails of
+    is that its later attempts are refused.
+    """
+    said = [text for _, text in sorted(_failed(spark.sparkContext._jsc, tag)) if SECOND_ATTEMPT not in text]
+    return said[0] if said else None
+
+
+def _failed(context: Any, tag: str) -> list[tuple[int, str]]:
+    """Of each attempt that failed its number, which only counts up, and what Spark tells of it."""
+    found: list[tuple[int, str]] = []
+    with suppress(Exception):  # this is Spark's own affair: another version may have it elsewhere
+        scala = context.sc()
+        scala.listenerBus().waitUntilEmpty(_WITHIN_MS)
+        tracker, store = scala.statusTracker(), scala.statusStore()
+        stages = {stage for job in tracker.getJobIdsForTag(tag) for stage in tracker.getJobInfo(job).get().stageIds()}
+        for stage in sorted(stages):
+            tasks = store.taskList(stage, store.lastStageAttempt(stage).attemptId(), _MOST)
+            for number in range(tasks.size()):
+                error = tasks.apply(number).errorMessage()
+                if error.isDefined():
+                    found.append((tasks.apply(number).taskId(), error.get()))
+    return found
