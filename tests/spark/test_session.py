@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -73,16 +74,66 @@ def test_tasks_run_on_this_very_python_unless_another_one_is_named(
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
+@pytest.mark.parametrize("of", ["py4j.clientserver", "py4j.java_gateway"])
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [(logging.NOTSET, logging.INFO), (logging.DEBUG, logging.DEBUG), (logging.ERROR, logging.ERROR)],
+    ("root", "wanted", "written"),
+    [
+        (logging.WARNING, logging.NOTSET, ["WARNING"]),
+        (logging.INFO, logging.NOTSET, ["INFO", "WARNING"]),
+        (logging.DEBUG, logging.NOTSET, ["INFO", "WARNING"]),
+        (logging.WARNING, logging.DEBUG, ["DEBUG", "INFO", "WARNING"]),
+        (logging.DEBUG, logging.ERROR, []),
+    ],
 )
-def test_calls_of_java_are_not_logged_with_passwords_unless_somebody_wants_that(before: int, after: int) -> None:
-    calls = logging.getLogger("py4j")
-    kept = calls.level
+def test_calls_of_java_are_not_logged_with_passwords_unless_somebody_wants_that(
+    root: int, wanted: int, written: list[str], of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is wanted, before or after, and nothing else is logged for it than was before."""
+    calls, seen, keeper = logging.getLogger("py4j"), list[str](), logging.Handler()
+    monkeypatch.setattr(keeper, "emit", lambda record: seen.append(record.levelname))
+    before = logging.root.level, calls.level
+    logging.root.addHandler(keeper)
     try:
-        calls.setLevel(before)
+        logging.root.setLevel(root)
+        calls.setLevel(logging.NOTSET)
         keep_calls_of_java_out_of_logs()
-        assert calls.level == after
+        calls.setLevel(wanted)
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+            logging.getLogger(of).log(level, "a call, a connection that is closed, a failure")
+        assert seen == written
     finally:
-        calls.setLevel(kept)
+        logging.root.removeHandler(keeper)
+        logging.root.setLevel(before[0])
+        calls.setLevel(before[1])
+
+
+#: What Py4J and Python do where Java is gone: the first sets up a log, and closes connections when the process ends.
+LOGGING_TO_THE_END = """
+import logging, sys, threading, time, types
+from fencepost.spark.session import keep_calls_of_java_out_of_logs
+
+class Stream:
+    def write(self, _):
+        time.sleep(0.05)
+    def flush(self):
+        pass
+
+class Connection:
+    def __del__(self, logger=logging.getLogger("py4j.clientserver")):
+        logger.info("Closing down clientserver connection")
+
+def fail_again_and_again():
+    while True:
+        logging.warning("a batch failed")
+
+logging.basicConfig(stream=Stream())
+keep_calls_of_java_out_of_logs()
+sys.modules["open"] = types.ModuleType("open")
+sys.modules["open"].connection = Connection()
+threading.Thread(target=fail_again_and_again, daemon=True).start()
+time.sleep(0.1)
+"""
+
+
+def test_a_process_ends_whose_java_is_gone_while_a_thread_of_it_logs() -> None:
+    subprocess.run([sys.executable, "-c", LOGGING_TO_THE_END], timeout=60, check=True)

