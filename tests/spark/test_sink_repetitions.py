@@ -10,6 +10,7 @@ import pytest
 from tests.spark.test_sink import GOOD, Rows
 
 from fencepost.client.portal import Portal
+from fencepost.spark.repetitions import Repetitions
 from fencepost.spark.sink import Sink, WriteFailed, _Open
 
 
@@ -30,7 +31,7 @@ def test_a_second_write_of_a_batch_in_one_run_of_a_query_is_no_repetition(
     """
     asked: list[tuple[int, str]] = []
     run_id = ""
-    monkeypatch.setattr("fencepost.spark.sink._DONE", {})
+    monkeypatch.setattr("fencepost.spark.sink._REPETITIONS", Repetitions())
 
     async def written(batch: Any, *_: Any) -> bool:
         asked.append((batch.batch_id, run_id))
@@ -43,7 +44,7 @@ def test_a_second_write_of_a_batch_in_one_run_of_a_query_is_no_repetition(
     query = SimpleNamespace(runId=lambda: SimpleNamespace(toString=lambda: run_id), resolvedCheckpointRoot=lambda: "c")
     monkeypatch.setattr("fencepost.spark.sink.query_of", lambda _spark: query)
     monkeypatch.setattr("fencepost.spark.sink.Checkpoint", lambda _: SimpleNamespace(has_state=lambda _: False))
-    rows, portal = cast(Any, Rows()), Portal()
+    rows, others, portal = cast(Any, Rows()), cast(Any, Rows()), Portal()
     one, two = Sink(**GOOD, tasks=1), Sink(**GOOD | {"bootstrap_servers": other}, tasks=1)
 
     driver = cast(Any, SimpleNamespace(write=written, report=None, cluster_id=partial(answer, cluster_id)))
@@ -54,7 +55,7 @@ def test_a_second_write_of_a_batch_in_one_run_of_a_query_is_no_repetition(
         assert one.write(rows, 0, "query", topic="t") is wrote
         for sink in (one, two):
             with pytest.raises(WriteFailed, match=r"batch 0 .* by another write.* one write"):
-                sink.write(rows, 0, "query", topic="t")
+                sink.write(others, 0, "query", topic="t")
     assert two.write(rows, 1, "query", topic="t") is wrote
     assert two.write(rows, 1, "another", topic="t") is wrote, "as who writes each micro-batch as a run of its own"
     for _ in range(2):  # what failed is tried again by whoever likes
@@ -71,7 +72,7 @@ def test_the_state_of_a_skipped_batch_is_made(monkeypatch: pytest.MonkeyPatch, w
     async def written(*_: Any) -> bool:
         return wrote
 
-    monkeypatch.setattr("fencepost.spark.sink._DONE", {})
+    monkeypatch.setattr("fencepost.spark.sink._REPETITIONS", Repetitions())
     made: list[Any] = []
     looked: list[str] = []
     for name in ("sink.stop_of", "routing.check_columns"):

@@ -49,7 +49,7 @@ def spark(stages: dict[int, list[tuple[int, str | None]]], late: Any = lambda _:
     ("stages", "found"),
     [
         ({1: [(3, REFUSED), (2, "too large")]}, "too large"),
-        ({1: [(0, None), (1, None)], 2: [(5, REFUSED), (4, "the second"), (3, "the first"), (6, REFUSED)]}, "the first"),
+        ({1: [(0, None), (1, None)], 2: [(5, REFUSED), (4, "second"), (3, "first"), (6, REFUSED)]}, "first"),
         ({1: [(0, None), (1, REFUSED)]}, None),
         ({}, None),
     ],

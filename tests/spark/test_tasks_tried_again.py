@@ -1,4 +1,4 @@
-"""Where Spark tries a task again that failed, as a cluster does, the driver is told what its first attempt failed of."""
+"""Where Spark tries a task again that failed, the driver is told what its first attempt failed of."""
 
 from __future__ import annotations
 

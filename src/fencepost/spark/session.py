@@ -61,8 +61,8 @@ def local_session(name: str, cores: int | str = "*", config: Mapping[str, str] |
 def keep_calls_of_java_out_of_logs() -> None:
     """Have Py4J log no call of Java, with all that it is given, at level DEBUG: options have passwords.
 
-    Unless somebody sets the level of its logger, `py4j`.  No level is set here: below that of the root, what Py4J says at
-    INFO would be written, at the end of the process too, where the lock of a handler may be held by a thread that is
+    Unless somebody sets the level of its logger, `py4j`.  No level is set here: below that of the root, what Py4J says
+    at INFO would be written, at the end of the process too, where the lock of a handler may be held by a thread that is
     no more.
     """
     for name in _TELL_CALLS:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
@@ -25,6 +26,7 @@ from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
 from fencepost.spark.offsets import PINS
 from fencepost.spark.progress import TOPIC as PROGRESS_TOPIC
 from fencepost.spark.progress import Progress
+from fencepost.spark.repetitions import Repetitions, Write
 from fencepost.spark.report import Report
 from fencepost.spark.running_query import query_of, stop_of
 from fencepost.spark.security import check_names, parse_security
@@ -59,11 +61,8 @@ _LONG_SECONDS: Final = 1.0
 """After which it is looked whether anybody still wants what is waited for."""
 
 
-_DONE: Final[dict[tuple[str, str], tuple[str, str, int]]] = {}
-"""Application and id of the cluster -> a run of a query in this process, and under which id and number it wrote last.
-
-A cluster that has no id is known by its servers.
-"""
+_REPETITIONS: Final = Repetitions()
+"""Of all sinks in this process."""
 
 
 class _Open(NamedTuple):
@@ -194,8 +193,9 @@ class Sink:
         """Write a micro-batch, unless it was committed before; whether it was written.  One at a time; the next waits.
 
         A micro-batch is one write, of whichever sink: another one of the same number is refused in the same run of the
-        query, and where it is to other topics; else it is taken for the repetition of the first.  Rows for several
-        topics are one DataFrame with a column topic.  Raises WriteFailed if it cannot be written.
+        query, unless it is of the very same DataFrame, and where it is to other topics; else it is taken for the
+        repetition of the first.  Rows for several topics are one DataFrame with a column topic.  Raises WriteFailed if
+        it cannot be written.
 
         Raises WriteCancelled if Spark's job was cancelled, as by `query.stop()`.
         `source_offsets`: where the sources stand after the batch, an entry for each.  A batch that was committed before
@@ -220,10 +220,10 @@ class Sink:
             if this is None:
                 return _done(opened.driver.write(batch, slots, new_query, around)), opened.driver.report
             where = (self.application_id, _done(around.call(opened.driver.cluster_id())) or self.bootstrap_servers)
-            if _DONE.get(where) == this:
+            work = partial(opened.driver.write, batch, slots, new_query, around)
+            wrote = _REPETITIONS.carry_out(where, Write(this, rows, topic), lambda: _done(work()))
+            if wrote is None:
                 raise WriteFailed(second_write(self.application_id, batch_id))
-            wrote = _done(opened.driver.write(batch, slots, new_query, around))
-            _DONE[where] = this
             return wrote, opened.driver.report
 
         wrote, report = self._alone("write", write_alone)

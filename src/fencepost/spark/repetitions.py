@@ -1,0 +1,60 @@
+"""Whether a second write of a micro-batch, in one run of a query, repeats the first or has other rows."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+Place = tuple[str, str]
+"""Application and id of the cluster; one that has no id is known by its servers."""
+
+
+class Write(NamedTuple):
+    """What is to be written: of a run of a query, under which id and number, the rows, and the topic if one is named.
+
+    `rows` is the very DataFrame.  Of two that were made in the same way the rows may be others, as of files that came
+    since, and Spark takes two plans for the same that differ in the names of columns.
+    """
+
+    batch: tuple[str, str, int]
+    rows: object
+    topic: str | None
+
+
+class _Last(NamedTuple):
+    batch: tuple[str, str, int]
+    rows: Callable[[], object]
+    """What gives them while somebody has them; nothing where it is not known which of several were written."""
+    topic: str | None
+    is_done: bool
+    """They are committed.  Else they may be: their write failed, was interrupted, or is under way."""
+
+
+class Repetitions:
+    """What was written last in each place, by this process.  Of one place, one write at a time."""
+
+    def __init__(self) -> None:
+        self._last: Final[dict[Place, _Last]] = {}
+
+    def carry_out(self, where: Place, write: Write, work: Callable[[], bool]) -> bool | None:
+        """What `work` returns: whether it wrote, or the batch was committed before.  None: with other rows.
+
+        It is not called where that is known before.
+        """
+        last = self._last.get(where)
+        again = last is not None and last.batch == write.batch
+        is_other = again and last is not None and (last.rows() is not write.rows or last.topic != write.topic)
+        if is_other and last is not None and last.is_done:
+            return None
+        given = _Last(write.batch, weakref.ref(write.rows), write.topic, is_done=False)
+        self._last[where] = given._replace(rows=_nothing) if is_other else given
+        wrote = work()
+        if is_other and not wrote:
+            return None
+        self._last[where] = given._replace(is_done=True)
+        return wrote
+
+
+def _nothing() -> None:
+    return None
