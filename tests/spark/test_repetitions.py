@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -77,7 +78,7 @@ def test_a_write_of_the_same_rows_is_a_repetition() -> None:
         (lambda _: Write(("run", "query", 8), Rows(), "t"), False),
     ],
 )
-def test_other_rows_or_another_topic_are_no_repetition(write: type[Write], answer: bool | None) -> None:
+def test_other_rows_or_another_topic_are_no_repetition(write: Callable[[Rows], Write], answer: bool | None) -> None:
     """They are not even asked for.  Of another batch, or in another run, the driver says what they are."""
     cluster, repetitions, rows = Cluster(), Repetitions(), Rows()
     repetitions.carry_out(WHERE, Write(BATCH, rows, "t"), lambda: cluster.write(rows, "done"))

@@ -13,6 +13,11 @@ from fencepost.client.blocking import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ConnectionLostError
 from fencepost.client.portal import Portal
+from fencepost.client.shared_transaction import Ticket
+from fencepost.client.transactional_id import TransactionalId
+from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.types import TopicPartition
+from fencepost.spark.attempt import Plan, claim
 from fencepost.spark.driver import Driver, WriteFailed
 from fencepost.spark.options import parse
 from fencepost.spark.positions import Positions
@@ -86,3 +91,28 @@ def test_a_sink_looks_many_topics_up_at_once_and_names_one_that_is_not_there(
         finally:
             portal.call(cluster.close())
             portal.close()
+
+
+def test_a_task_looks_the_topics_it_writes_to_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    portal = Portal("looks up")
+    with running_broker(flush="os") as broker, Admin(broker.bootstrap_servers) as admin:
+        for name in MANY:
+            admin.create_topic(name, partitions=1)
+
+        async def write() -> int:
+            cluster = Cluster(broker.bootstrap_servers, client_id="looks up")
+            ticket = Ticket("many", await TransactionalId(cluster, "many").init(60_000), True)
+            attempt = await claim(cluster, Plan("many", ticket, {0: None}, dict.fromkeys(MANY, 1)), 0, 0)
+            counted = Counted(monkeypatch)
+            for name in MANY:
+                records = BatchBuilder()
+                records.append(0, None, b"row", ())
+                await attempt.write(TopicPartition(name, 0), records)
+            written = await attempt.finish(len(MANY))
+            await attempt.close()
+            await cluster.close()
+            assert len(counted.asked) == 1
+            return len(written)
+
+        assert portal.call(write()) == len(MANY)
+        portal.close()

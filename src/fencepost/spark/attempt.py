@@ -19,6 +19,7 @@ from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 from fencepost.spark.advice import for_a_pipeline
 from fencepost.spark.claims import Slots, Written, follows, slot_name
+from fencepost.spark.topic_lookups import look_up_anew
 
 BATCH_BYTES: Final = 640 * 1024
 """The most of a record batch that has more than one record, before compression, where the topics take as much."""
@@ -85,6 +86,8 @@ class Attempt:
     """An attempt that has claimed its slot.  `close` it."""
 
     def __init__(self, cluster: Cluster, plan: Plan, slot: int, claimed: ProducerIdAndEpoch) -> None:
+        self._cluster = cluster
+        self._topics = list(plan.counts)
         self._slot = slot
         self._claimed = claimed
         self._sent: dict[TopicPartition, list[_Sent]] = {}
@@ -94,6 +97,8 @@ class Attempt:
 
     async def write(self, at: TopicPartition, records: BatchBuilder) -> None:
         """Send a batch.  Raises what went wrong before: RowError if a record was too large for its topic."""
+        if not self._sent:
+            await look_up_anew(self._cluster, self._topics)
         count, size = records.count, records.size
         with self._naming_rows():
             offset = await self._writer.write(at, records)
