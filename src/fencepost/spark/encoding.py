@@ -22,6 +22,7 @@ from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Epoch, ProducerId
 from fencepost.runtime import SystemClock
 from fencepost.spark.attempt import BATCH_BYTES, RowError
 from fencepost.spark.partitioning import murmur2
+from fencepost.spark.worker import set_aside_what_is_loaded
 
 _WHOLE: Final = 10
 """From this part of the most on a batch is written as it is; smaller ones of several tasks are put together."""
@@ -65,6 +66,7 @@ class Encoder:
     batch_bytes: int = BATCH_BYTES
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        set_aside_what_is_loaded()
         building: dict[int, BatchBuilder] = {}
         for batch in batches:
             full = fill(building, batch, targets_of(batch, self.topic, self.counts), self.batch_bytes)

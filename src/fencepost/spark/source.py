@@ -46,6 +46,7 @@ from fencepost.spark.losses import (
 )
 from fencepost.spark.options import BadOption, Bound, SourceOptions, check_order, parse
 from fencepost.spark.positions import Positions
+from fencepost.spark.worker import set_aside_what_is_loaded
 
 COLUMNS: Final = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
@@ -122,6 +123,7 @@ def _read(options: SourceOptions, schema: StructType, partition: InputPartition)
     from fencepost.spark.audit import audit_range
     from fencepost.spark.reading import read_range
 
+    set_aside_what_is_loaded()
     if not isinstance(partition, Range):
         return iter(())  # Spark makes up a partition where there is none to read
     where = (options.bootstrap_servers, options.security, partition.at, partition.start, partition.end)

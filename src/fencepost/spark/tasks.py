@@ -17,6 +17,7 @@ from fencepost.protocol.batch import read_header
 from fencepost.spark.attempt import Attempt, Plan, claim
 from fencepost.spark.claims import Written
 from fencepost.spark.encoding import RECORD_GROWS, targets, together
+from fencepost.spark.worker import set_aside_what_is_loaded
 
 #: The columns of `Written`.
 RESULT: Final = (
@@ -39,6 +40,7 @@ class Task:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of one Spark partition; a row for each topic-partition of what was written."""
+        set_aside_what_is_loaded()
         context = TaskContext.get()
         assert context is not None, "this runs in a Spark task"
         loop = asyncio.new_event_loop()

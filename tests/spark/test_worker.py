@@ -1,0 +1,94 @@
+"""A Python process of Spark's has its cycle collector look at nothing twice; nobody else's has that done to it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from fencepost.client.security import Security
+from fencepost.client.shared_transaction import Ticket
+from fencepost.protocol.types import NO_PRODUCER
+from fencepost.spark.attempt import Plan
+from fencepost.spark.encoding import Encoder
+from fencepost.spark.options import parse
+from fencepost.spark.source import BatchReader
+from fencepost.spark.tasks import Task
+from fencepost.spark.worker import set_aside_what_is_loaded
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_new_process() -> Iterator[None]:
+    set_aside_what_is_loaded.cache_clear()
+    yield
+    gc.unfreeze()
+    set_aside_what_is_loaded.cache_clear()
+
+
+class _Spec:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _main(monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
+    main = ModuleType("__main__")
+    main.__dict__["__spec__"] = None if name is None else _Spec(name)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+
+
+def test_a_process_of_spark_sets_aside_what_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    _main(monkeypatch, "pyspark.daemon")
+    set_aside_what_is_loaded()
+    first = gc.get_freeze_count()
+    assert first > 1000
+    kept = [[n] for n in range(1000)]
+    set_aside_what_is_loaded()
+    assert gc.get_freeze_count() <= first, f"{len(kept)} lists came after the first time"
+
+
+@pytest.mark.parametrize("name", [None, "pytest.__main__", "fencepost.__main__"])
+def test_in_a_process_of_somebody_else_nothing_is_set_aside(monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
+    before = gc.get_freeze_count()
+    _main(monkeypatch, name)
+    set_aside_what_is_loaded()
+    assert gc.get_freeze_count() == before
+
+
+def _encode() -> None:
+    list(Encoder("out", {"out": 1})(iter([])))
+
+
+def _write() -> None:
+    task = Task("127.0.0.1:1", Security(), Plan("app", Ticket("app", NO_PRODUCER, True), {}, {"out": 1}))
+    with pytest.raises(AssertionError, match="this runs in a Spark task"):
+        next(task(iter([])))
+
+
+def _read() -> None:
+    options = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "in"}, streaming=False)
+    assert list(BatchReader(options, StructType()).read(InputPartition(None))) == []
+
+
+@pytest.mark.parametrize("work", [_encode, _write, _read])
+def test_whatever_a_process_of_spark_does_for_us_first(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
+    _main(monkeypatch, "pyspark.daemon")
+    work()
+    assert gc.get_freeze_count() > 1000
+
+
+def _looked_at(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """How much the collector has set aside in this process, after rows were put into batches in it."""
+    list(Encoder("out", {"out": 1})(batches))
+    yield pa.RecordBatch.from_pydict({"aside": [gc.get_freeze_count()]})
+
+
+def test_the_processes_that_spark_runs_tasks_in_are_known(spark: SparkSession) -> None:
+    rows = spark.range(4).selectExpr("cast(null as binary) as key", "cast(cast(id as string) as binary) as value")
+    assert all(row.aside > 10_000 for row in rows.mapInArrow(_looked_at, "aside long").collect())
