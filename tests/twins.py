@@ -12,7 +12,7 @@ from fencepost.protocol import partitioning, record_scan, records
 
 #: module -> the names in it that are None where Python does the work
 _STAND_INS = {
-    records: ("_compiled_decode", "_compiled_append", "_compiled_extend"),
+    records: ("_compiled_decode", "_compiled_append", "_compiled_extend", "_compiled_extend_rows"),
     record_scan: ("_compiled_run", "_compiled_pass_over"),
     partitioning: ("_compiled_murmur2",),
 }

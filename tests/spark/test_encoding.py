@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple, cast
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.twins import python_alone
 
 from fencepost.client.shared_transaction import Ticket
 from fencepost.protocol.batch import HEADER_SIZE, headers, read_header
@@ -104,6 +106,7 @@ def arrow(rows: list[Row], names: list[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{name: cell(row, name) for name in names} for row in rows], schema=schema)
 
 
+@pytest.mark.parametrize("alone", [False, True], ids=["compiled", "python"])
 @settings(max_examples=60)
 @given(
     st.lists(st.lists(st.lists(ROWS, max_size=9), max_size=3), max_size=3),
@@ -112,7 +115,7 @@ def arrow(rows: list[Row], names: list[str]) -> pa.RecordBatch:
     st.sampled_from([(400, 10**7), (1, 400), (10**4, 10**7), (10**6, 10**7), (2000, 200), (10**6, 1)]),
 )
 def test_every_row_is_written_once_where_it_is_to_go_whole_and_in_its_order(
-    tasks: list[list[list[Row]]], extra: set[str], compression: Compression, sizes: tuple[int, int]
+    alone: bool, tasks: list[list[list[Row]]], extra: set[str], compression: Compression, sizes: tuple[int, int]
 ) -> None:
     """Of the tasks before the shuffle each gives its rows in their order; one task has those of all after it.
 
@@ -122,7 +125,7 @@ def test_every_row_is_written_once_where_it_is_to_go_whole_and_in_its_order(
     most, room = sizes
     plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {}, COUNTS, compression, batch_bytes=most)
     recording, began = Recording(compression), SystemClock().now()
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, python_alone() if alone else nullcontext():
         patch.setattr(encoding, "_UNFINISHED", room)
         encoder = Encoder(None, COUNTS, most)
         shuffled = [batch for task in tasks for batch in encoder(iter([arrow(rows, names) for rows in task]))]

@@ -77,7 +77,9 @@ def _read() -> None:
 
 
 @pytest.mark.parametrize("work", [_encode, _write, _read])
-def test_whatever_a_process_of_spark_does_for_us_first(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
+def test_whatever_a_process_of_spark_does_for_us_first(
+    monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]
+) -> None:
     _main(monkeypatch, "pyspark.daemon")
     work()
     assert gc.get_freeze_count() > 1000

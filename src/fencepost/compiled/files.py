@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 #: What is compiled, and the modules whose functions it stands in for.
 SOURCES: Final = (
-    *("record_kernel.py", "record_kernel.pxd", "record_tuples.py"),
+    *("record_kernel.py", "record_kernel.pxd", "record_pieces.py", "record_tuples.py"),
     *("records.py", "record_decoding.py", "record_scan.py", "partitioning.py"),
 )
 MODULE: Final = "record_kernel_compiled"

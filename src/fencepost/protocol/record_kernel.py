@@ -9,12 +9,14 @@ Anything else it leaves to its twin, and says so: what is wrong with a batch is 
 is a compiler or not.  No index is used unchecked: what lies beyond the end raises IndexError, compiled as well.
 """
 
+# ruff: noqa: F405
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 # Where this is compiled these are those of `record_kernel.pxd`.
+from fencepost.protocol.record_pieces import *  # noqa: F403
 from fencepost.protocol.record_tuples import *  # noqa: F403
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -23,8 +25,6 @@ _NO_HEADERS: Final = ()
 _FAR: Final = 1 << 61
 """Beyond it, on either side of 0, sums are left to Python."""
 _INT32: Final = 2**31
-_SEED, _M = 0x9747B28C, 0x5BD1E995
-_MASK: Final = 0xFFFFFFFF
 
 
 def decode_records(
@@ -99,9 +99,9 @@ def decode_records(
             if append_time is not None:
                 timestamp = stamped
             if topic is None:
-                found.append(tuple_of_five(kind, offset, timestamp, key, value, headers))  # noqa: F405
+                found.append(tuple_of_five(kind, offset, timestamp, key, value, headers))
             else:
-                found.append(tuple_of_seven(kind, topic, partition, offset, timestamp, key, value, headers))  # noqa: F405
+                found.append(tuple_of_seven(kind, topic, partition, offset, timestamp, key, value, headers))
     except (IndexError, UnicodeDecodeError):
         return None
     return found if at == end else None
@@ -173,53 +173,32 @@ def append_records(
 
 
 def _append(out: bytearray, place: int, timestamp_delta: int, key: bytes | None, value: bytes | None, room: int) -> int:
-    key_size = value_size = 0
-    key_length = value_length = 1
+    key_size = value_size = -1
     if key is not None:
         if type(key) is not bytes:
             return -1
         key_size = len(key)
-        key_length = key_size << 1
     if value is not None:
         if type(value) is not bytes:
             return -1
         value_size = len(value)
-        value_length = value_size << 1
     delta = (timestamp_delta * 2) ^ (timestamp_delta >> 63)
-    place <<= 1
-    size = 2 + _size(delta) + _size(place) + _size(key_length) + key_size + _size(value_length) + value_size
-    whole = size + _size(size << 1)
+    size = record_size(delta, place, key_size, value_size)
+    whole = size + number_size(size << 1)
     if whole > room:
         return 0
-    _put(out, size << 1)
+    put_number(out, size << 1)
     out.append(0)
-    _put(out, delta)
-    _put(out, place)
-    _put(out, key_length)
+    put_number(out, delta)
+    put_number(out, place << 1)
+    put_number(out, key_size << 1 if key is not None else 1)
     if key is not None:
         out += key
-    _put(out, value_length)
+    put_number(out, value_size << 1 if value is not None else 1)
     if value is not None:
         out += value
     out.append(0)
     return whole
-
-
-def _size(n: int) -> int:
-    """Bytes of a number of variable length."""
-    size = 1
-    while n > 127:
-        n >>= 7
-        size += 1
-    return size
-
-
-def _put(out: bytearray, n: int) -> int:
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return 0
 
 
 def check_records(body: Sequence[int], at: int, first: int, until: int) -> tuple[int, int, int, int, int, bool] | None:
@@ -398,20 +377,44 @@ def index_records(
 
 def murmur2(data: Sequence[int]) -> int:
     """As its twin, `partitioning.murmur2`."""
-    at, end = 0, len(data)
-    h = (_SEED ^ end) & _MASK
-    while at + 4 <= end:
-        k = data[at + 3]
-        k = k << 24 | data[at + 2] << 16 | data[at + 1] << 8 | data[at]
-        k = k * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = h * _M & _MASK ^ k
-        at += 4
-    if at < end:
-        k = 0
-        while end > at:
-            end -= 1
-            k = k << 8 | data[end]
-        h = (h ^ k) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15
+    return hash_bytes(data, 0, len(data))
+
+
+def hash_rows(data: Any, ends: Any, hashes: Any) -> int:
+    """Put the hash of each row's bytes into `hashes`; row n is `data[ends[n]:ends[n + 1]]`."""
+    for n in range(len(hashes)):
+        hashes[n] = hash_bytes(data, ends[n], ends[n + 1])
+    return len(hashes)
+
+
+def append_rows(
+    out: bytearray,
+    place: int,
+    delta: int,
+    rows: Any,
+    row: int,
+    stop: int,
+    keys: Any,
+    key_ends: Any,
+    values: Any,
+    value_ends: Any,
+    nulls: Any,
+    room: int,
+) -> int:
+    """Add records without headers, numbered from `place` on, until they have `room` bytes; the first that is not taken.
+
+    They are the rows `rows[row:stop]` of two columns, whose bytes are as for `hash_rows`; `nulls` are those of
+    `index_records`, `delta` the timestamp's in zig-zag form.
+    """
+    first, at, size = row, len(out), 0
+    while row < stop and size < room:
+        n = rows[row]
+        n = row_size(delta, place + row - first, key_ends, value_ends, n, nulls[n])
+        size += n + number_size(n << 1)
+        row += 1
+    grow(out, size)
+    view = memoryview(out)
+    for there in range(first, row):
+        n = rows[there]
+        at = put_row(view, at, delta, place + there - first, keys, key_ends, values, value_ends, n, nulls[n])
+    return row

@@ -32,6 +32,7 @@ UNLIMITED: Final = (1 << 60) - 1  # bytes, which no batch has
 _compiled_decode = compiled(record_kernel.decode_records)
 _compiled_append = compiled(record_kernel.append_record)
 _compiled_extend = compiled(record_kernel.append_records)
+_compiled_extend_rows = compiled(record_kernel.append_rows)
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -113,7 +114,7 @@ def _encode_until(
 
 
 def seal(
-    body: bytes | bytearray,
+    body: Buffer,
     count: int,
     base_timestamp: int,
     max_timestamp: int,
@@ -173,6 +174,16 @@ def encode_batch(
         control=control,
         leader_epoch=leader_epoch,
     )
+
+
+class Rows(NamedTuple):
+    """Two columns whose rows are records: memory of what `record_kernel.append_rows` takes, as arrays of numpy are."""
+
+    keys: Any
+    key_ends: Any
+    values: Any
+    value_ends: Any
+    nulls: Any
 
 
 class BatchBuilder:
@@ -244,11 +255,41 @@ class BatchBuilder:
             encoded = _encode_until(self.count, timestamp - base, keys, values, limit - self.size)
             self._body += b"".join(encoded)
             taken = len(encoded)
+        self._took(timestamp, base, taken, before)
+        return taken
+
+    def _took(self, timestamp: int, base: int, taken: int, before: int) -> None:
+        """Count records of one timestamp that are in the body from `before` on."""
         self._max_timestamp = max(self._max_timestamp, timestamp) if self.count else timestamp
         self._base_timestamp = base
         self.count += taken
         self.size += len(self._body) - before
-        return taken
+
+    def extend_rows(self, timestamp: int, rows: Rows, order: Any, at: int, stop: int, limit: int) -> int | None:
+        """As `extend`, of the rows `order[at:stop]`; the place in `order` of the first that was not taken.
+
+        None: nothing is compiled that does it, and nothing was done.
+        """
+        if _compiled_extend_rows is None:
+            return None
+        base, before = self._base_timestamp if self.count else timestamp, len(self._body)
+        delta = timestamp - base
+        zigzag = delta << 1 ^ delta >> 63
+        try:
+            after = _compiled_extend_rows(self._body, self.count, zigzag, order, at, stop, *rows, limit - self.size)
+        except BaseException:
+            del self._body[before:]
+            raise
+        self._took(timestamp, base, after - at, before)
+        return after
+
+    def parts(self) -> tuple[bytes, bytearray]:
+        """The batch as it is, to be joined: a header without its checksum, which no broker takes, and the records."""
+        delta = self.count - 1
+        covered = AFTER_CRC.pack(
+            0, delta, self._base_timestamp, self._max_timestamp, *(NO_PRODUCER_ID, NO_EPOCH, NO_SEQUENCE), self.count
+        )
+        return _FRONT.pack(0, HEADER_SIZE - 12 + len(self._body), -1, MAGIC, 0) + covered, self._body
 
     def build(
         self,

@@ -6,7 +6,7 @@ row alone, so that one that is computed again goes where it went before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, repeat
 from typing import Any, Final, NamedTuple
@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from fencepost.protocol.batch import HEADER_SIZE, read_header
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.records import BatchBuilder, decode_batch, seal
-from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Epoch, ProducerId, TopicPartition
+from fencepost.protocol.records import BatchBuilder, Rows, decode_batch, seal
+from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Buffer, Epoch, ProducerId, TopicPartition
 from fencepost.runtime import SystemClock
 from fencepost.spark.attempt import BATCH_BYTES, RowError
-from fencepost.spark.partitioning import murmur2
+from fencepost.spark.partitioning import bytes_of, murmur2
 from fencepost.spark.worker import set_aside_what_is_loaded
 
 _WHOLE: Final = 10
@@ -42,14 +42,14 @@ ENCODED: Final = "target int, whole boolean, batch binary"
 _SCHEMA: Final = pa.schema([("target", pa.int32()), ("whole", pa.bool_()), ("batch", pa.binary())])
 
 
-class Sealed(NamedTuple):
+class Leaving(NamedTuple):
     """Records that are on their way to the task that writes them."""
 
     target: int
     """Place in `targets`."""
     whole: bool
     """Whether they are to be a batch of their own."""
-    batch: bytes
+    batch: BatchBuilder
 
 
 @dataclass(frozen=True)
@@ -70,40 +70,45 @@ class Encoder:
         building: dict[int, BatchBuilder] = {}
         for batch in batches:
             full = fill(building, batch, targets_of(batch, self.topic, self.counts), self.batch_bytes)
-            sealed = [Sealed(target, True, building.pop(target).build()) for target in full]
+            leaving = [Leaving(target, True, building.pop(target)) for target in full]
             if sum(builder.size for builder in building.values()) > _UNFINISHED:
-                sealed += _rest(building, self.batch_bytes)
-            if sealed:
-                yield _encoded(sealed)
-        sealed = _rest(building, self.batch_bytes)
-        if sealed:
-            yield _encoded(sealed)
+                leaving += _rest(building, self.batch_bytes)
+            if leaving:
+                yield _encoded(leaving)
+        leaving = _rest(building, self.batch_bytes)
+        if leaving:
+            yield _encoded(leaving)
 
 
-def _rest(building: dict[int, BatchBuilder], batch_bytes: int) -> list[Sealed]:
+def _rest(building: dict[int, BatchBuilder], batch_bytes: int) -> list[Leaving]:
     whole = batch_bytes // _WHOLE
-    found = [Sealed(target, builder.size >= whole, builder.build()) for target, builder in building.items()]
+    found = [Leaving(target, builder.size >= whole, builder) for target, builder in building.items()]
     building.clear()
     return found
 
 
-def _encoded(sealed: list[Sealed]) -> pa.RecordBatch:
-    columns = zip(_SCHEMA, zip(*sealed, strict=True), strict=True)
-    return pa.RecordBatch.from_arrays([pa.array(values, field.type) for field, values in columns], schema=_SCHEMA)
+def _encoded(leaving: list[Leaving]) -> pa.RecordBatch:
+    """Their bytes are copied once."""
+    ends = np.cumsum([0, *(each.batch.size for each in leaving)], dtype=np.int64)
+    assert ends[-1] < 2**31, "Spark hands fewer bytes over at a time"
+    data = pa.py_buffer(b"".join(part for each in leaving for part in each.batch.parts()))
+    batches = pa.Array.from_buffers(pa.binary(), len(leaving), [None, pa.py_buffer(ends.astype(np.int32)), data])
+    targets_, wholes = ([each[place] for each in leaving] for place in (0, 1))
+    return pa.RecordBatch.from_arrays([pa.array(targets_, pa.int32()), pa.array(wholes), batches], schema=_SCHEMA)
 
 
 class SealedBatch(BatchBuilder):
-    """Records that are in a batch already, which is given its producer and its place when it is sent.
+    """Records that are in a batch already, which is given its producer, its place and a checksum when it is sent.
 
     It is compressed only where that makes it smaller: a row that has just room in its topic must not lose it.
     """
 
     __slots__ = ("_batch",)
 
-    def __init__(self, batch: bytes, compression: Compression) -> None:
+    def __init__(self, batch: Buffer, compression: Compression) -> None:
         super().__init__(compression)
         header = read_header(batch)
-        self._batch = batch
+        self._batch = memoryview(batch)
         self.count, self.size = header.record_count, header.size
 
     def build(
@@ -131,7 +136,7 @@ class SealedBatch(BatchBuilder):
         return data
 
 
-def together(batches: list[bytes], compression: Compression) -> BatchBuilder:
+def together(batches: Sequence[Buffer], compression: Compression) -> BatchBuilder:
     """One batch with the records of all of these, in their order."""
     if len(batches) == 1:
         return SealedBatch(batches[0], compression)
@@ -214,11 +219,20 @@ def fill(
             started.append(*row)  # whatever its size
         return
     now, full = SystemClock().now(), batch_bytes - batch_bytes // _ROW
-    for target, keys, values in _by_target(batch, row_targets):
-        at = 0
-        while at < len(keys):
+    columns = _columns(batch)
+    order = np.argsort(row_targets, kind="stable")
+    for target, start, stop in _parts(row_targets[order]):
+        at = start
+        lists: tuple[list[bytes | None], list[bytes | None]] | None = None
+        while at < stop:
             builder = building.setdefault(target, BatchBuilder())
-            at += builder.extend(now, keys[at:] if at else keys, values[at:] if at else values, full)
+            after = builder.extend_rows(now, columns, order, at, stop, full)
+            if after is None:
+                if lists is None:
+                    lists = _lists(batch, order[start:stop])
+                keys, values = lists
+                after = at + builder.extend(now, keys[at - start :], values[at - start :], full)
+            at = after
             if builder.size >= full:
                 yield target
 
@@ -229,17 +243,24 @@ def _largest(batch: pa.RecordBatch) -> int:
     return sum(length or 0 for length in lengths)
 
 
-def _by_target(
-    batch: pa.RecordBatch, row_targets: Numbers
-) -> Iterator[tuple[int, list[bytes | None], list[bytes | None]]]:
-    """Target, keys and values of the rows of each target, in their order."""
-    order = np.argsort(row_targets, kind="stable")
-    sorted_targets = row_targets[order]
-    starts = [0, *(np.flatnonzero(np.diff(sorted_targets)) + 1).tolist(), len(order)]
+def _parts(sorted_targets: Numbers) -> Iterator[tuple[int, int, int]]:
+    """Each target that there is, and where in the order its rows begin and end."""
+    starts = [0, *(np.flatnonzero(np.diff(sorted_targets)) + 1).tolist(), len(sorted_targets)]
     for start, stop in pairwise(starts):
         if start < stop:
-            rows = batch if stop - start == batch.num_rows else batch.take(pa.array(order[start:stop]))
-            yield int(sorted_targets[start]), rows.column("key").to_pylist(), rows.column("value").to_pylist()
+            yield int(sorted_targets[start]), start, stop
+
+
+def _columns(batch: pa.RecordBatch) -> Rows:
+    """Keys and values where they lie in the memory of Arrow."""
+    keys, values = (batch.column(name).cast(pa.binary()) for name in ("key", "value"))
+    nulls = [column.is_null().to_numpy(zero_copy_only=False).astype(np.uint8) for column in (keys, values)]
+    return Rows(*bytes_of(keys), *bytes_of(values), nulls[0] + 2 * nulls[1])
+
+
+def _lists(batch: pa.RecordBatch, order: Any) -> tuple[list[bytes | None], list[bytes | None]]:
+    rows = batch if len(order) == batch.num_rows else batch.take(pa.array(order))
+    return rows.column("key").to_pylist(), rows.column("value").to_pylist()
 
 
 def _headers(given: list[dict[str, Any] | None]) -> tuple[tuple[str, bytes | None], ...]:

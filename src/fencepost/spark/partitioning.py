@@ -16,23 +16,30 @@ _FEW: Final = 64
 """Values for which going on one by one takes less than going on with all of them at once."""
 _AT_ONCE: Final = 256 * 1024
 """Bytes of a long value whose words are made numbers together: as objects they take ten times as much."""
-_MANY: Final = 256
-_SHORT: Final = 96
-"""So many values that are all of so many bytes at most are hashed together in less time than compiled code takes."""
 
-_compiled_murmur2 = compiled(record_kernel.murmur2)
+_compiled_hash_rows = compiled(record_kernel.hash_rows)
+
+
+def bytes_of(column: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, np.dtype[np.int32]]]:
+    """The memory of a binary column: the bytes of all values, and where each ends, behind where the first begins."""
+    _, offsets_buffer, data_buffer = column.buffers()
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    if offsets_buffer is None or not len(column):  # as it may be where there are no rows
+        return data, np.zeros(1, np.int32)
+    return data, np.frombuffer(offsets_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
 
 
 def murmur2(values: pa.Array) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """The hash of Kafka's default partitioner, of every binary value; null counts as empty."""
     values = values.fill_null(b"")
-    _, offsets_buffer, data_buffer = values.buffers()
+    data, ends = bytes_of(values)
     count = len(values)
-    offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    if _compiled_hash_rows is not None:
+        hashes = np.empty(count, np.uint32)
+        _compiled_hash_rows(data, ends, hashes)
+        return hashes
+    offsets = ends.astype(np.int64)
     lengths = np.diff(offsets)
-    if _compiled_murmur2 is not None and (count < _MANY or int(lengths.max()) > _SHORT):
-        return np.fromiter(map(_compiled_murmur2, values.to_pylist()), np.uint32, count)
     order = np.argsort(-lengths, kind="stable")
     starts, sizes = offsets[:-1][order], lengths[order]
     h = _SEED ^ sizes.astype(np.uint32)

@@ -6,8 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -71,7 +73,7 @@ async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch])
     """Of what is waiting, once it is put together."""
     rows = total = 0
     for arrow in batches:
-        for target, whole, batch in zip(*(arrow.column(name).to_pylist() for name in arrow.schema.names), strict=True):
+        for target, whole, batch in _shuffled(arrow):
             count = read_header(batch).record_count
             rows += count
             size = len(batch) + count * RECORD_GROWS
@@ -81,7 +83,8 @@ async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch])
             if whole:
                 await attempt.write(places[target], together([batch], codec))
             else:
-                waiting.setdefault(target, []).append(batch)
+                # A copy: what waits is little of the Arrow batch that it came in, which would stay with it.
+                waiting.setdefault(target, []).append(bytes(batch))
                 sizes[target] += size
                 total += size
             while total > _WAITING:  # what waits longest for more is written first
@@ -92,6 +95,17 @@ async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch])
     for target, others in waiting.items():
         await attempt.write(places[target], together(others, codec))
     return rows
+
+
+def _shuffled(arrow: pa.RecordBatch) -> Iterator[tuple[int, bool, memoryview]]:
+    """Rows of `encoding.ENCODED`; the last column without a copy of its bytes."""
+    targets_, wholes, batches = (arrow.column(name) for name in arrow.schema.names)
+    batches = batches.cast(pa.large_binary())  # as some sessions have it
+    _, places, data = batches.buffers()
+    ends = np.frombuffer(places, np.int64)[batches.offset :][: len(batches) + 1].tolist()
+    whole_data = memoryview(data if data is not None else b"")
+    for target, whole, (start, stop) in zip(targets_.to_pylist(), wholes.to_pylist(), pairwise(ends), strict=True):
+        yield target, whole, whole_data[start:stop]
 
 
 _RESULT_SCHEMA: Final = pa.schema(
