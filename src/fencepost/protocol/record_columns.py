@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,8 +25,8 @@ _LARGEST_PLACE: Final = 0x7FFFFFFF
 _LATEST: Final = (2**63 - 1) // 1000
 """Milliseconds since 1970 that there are microseconds for."""
 
-Portion: TypeAlias = list[tuple[BatchHeader, bytes | memoryview]]
-"""Headers of batches, and their records unfolded."""
+Portion: TypeAlias = list[tuple[BatchHeader, bytes | memoryview, int | None]]
+"""Headers of batches, their records unfolded, and where those are in the answer; None: they were folded there."""
 
 _MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -54,7 +55,7 @@ def record_batches(
     Raises ProtocolError if they are damaged, and ValueError for a time that a column of microseconds has no room for.
     """
     for together in _portions(data, batches):
-        found = None if _compiled_index is None else _indexed(together, at, start, end, columns)
+        found = None if _compiled_index is None else _indexed(data, together, at, start, end, columns)
         if found is None:
             found = _decoded(together, at, start, end, columns)
         if found.num_rows:
@@ -66,9 +67,9 @@ def _portions(data: memoryview, batches: list[tuple[int, BatchHeader]]) -> Itera
     portion: Portion = []
     rows = size = 0
     for at, header in batches:
-        # What is not folded is not copied.
-        body = body_of(data, at, header) if header.attributes & 7 else data[at + HEADER_SIZE : at + header.size]
-        portion.append((header, body))
+        is_folded = bool(header.attributes & 7)  # what is not is not copied
+        body = body_of(data, at, header) if is_folded else data[at + HEADER_SIZE : at + header.size]
+        portion.append((header, body, None if is_folded else at + HEADER_SIZE))
         rows += header.record_count
         size += len(body)
         if rows >= _ROWS or size >= _BYTES:
@@ -78,19 +79,21 @@ def _portions(data: memoryview, batches: list[tuple[int, BatchHeader]]) -> Itera
         yield portion
 
 
-def _indexed(portion: Portion, at: TopicPartition, start: int, end: int, columns: list[str]) -> pa.RecordBatch | None:
+def _indexed(
+    data: memoryview, portion: Portion, at: TopicPartition, start: int, end: int, columns: list[str]
+) -> pa.RecordBatch | None:
     """The same without an object for any record.  None: Python is to do it, records have headers or are damaged."""
     assert _compiled_index is not None, "only where it is"
-    bodies = [body for _, body in portion]
-    if any(SMALLEST_RECORD * header.record_count > len(body) for header, body in portion):
+    if any(SMALLEST_RECORD * header.record_count > len(body) for header, body, _ in portion):
         return None
-    if sum(map(len, bodies)) > _LARGEST_PLACE:
+    memory, shifts = _memory(data, portion)
+    if len(memory) > _LARGEST_PLACE:
         return None
-    most = sum(max(header.record_count, 0) for header, _ in portion)
+    most = sum(max(header.record_count, 0) for header, _, _ in portion)
     places, nulls, kinds = np.empty(4 * most, np.int32), np.empty(most, np.uint8), np.empty(most, np.int32)
     offsets, timestamps = np.empty(most, np.int64), np.empty(most, np.int64)
-    row = shift = 0
-    for header, body in portion:
+    row = 0
+    for (header, body, _), shift in zip(portion, shifts, strict=True):
         before, stamped = row, header.max_timestamp if header.is_log_append_time else None
         row = _compiled_index(
             *(body, shift, header.record_count, header.base_offset, header.base_timestamp, stamped, start, end),
@@ -99,9 +102,8 @@ def _indexed(portion: Portion, at: TopicPartition, start: int, end: int, columns
         if row < 0:
             return None
         kinds[before:row] = header.attributes >> 3 & 1
-        shift += len(body)
     # Keys and values as pieces of the whole, between them what belongs to neither.
-    buffers = [None, pa.py_buffer(places), pa.py_buffer(b"".join(bodies))]
+    buffers = [None, pa.py_buffer(places), pa.py_buffer(memory)]
     pieces = pa.Array.from_buffers(pa.binary(), max(4 * row - 1, 0), buffers)
 
     def every_fourth(first: int, null: int) -> pa.Array:
@@ -117,6 +119,15 @@ def _indexed(portion: Portion, at: TopicPartition, start: int, end: int, columns
         "headers": lambda: pa.nulls(row, HEADERS),
     }
     return _record_batch([made[name]() if name in made else _same(name, at, row) for name in columns], columns)
+
+
+def _memory(data: memoryview, portion: Portion) -> tuple[bytes | memoryview, list[int]]:
+    """Memory in which all these bodies are, and where each begins there: where none was folded, that of the answer."""
+    places = [place for _, _, place in portion if place is not None]
+    if len(places) == len(portion):
+        return data, places
+    *begins, _ = accumulate((len(body) for _, body, _ in portion), initial=0)
+    return b"".join(body for _, body, _ in portion), begins
 
 
 def _times(milliseconds: pa.Array, offsets: Iterable[int], at: TopicPartition) -> pa.Array:
@@ -144,7 +155,7 @@ def _record_batch(made: list[pa.Array], columns: list[str]) -> pa.RecordBatch:
 def _decoded(portion: Portion, at: TopicPartition, start: int, end: int, columns: list[str]) -> pa.RecordBatch:
     rows: list[Any] = []
     kinds: list[int] = []
-    for header, body in portion:
+    for header, body, _ in portion:
         # The header may say less of its records than is in them.
         found = [record for record in decode_body(bytes(body), header) if start <= record.offset < end]
         rows += found
