@@ -78,7 +78,7 @@ def test_each_changes_what_the_one_before_it_gave_and_one_that_raises_is_said_on
         simulate(scenario)
     assert [record.value for record in last.sent] == [b"0a", b"1a"]
     assert first.told == last.told == [(0, None), (1, None)]
-    assert [record.args[0] for record in caplog.records if record.args] == ["on_send", "on_acknowledgement"]
+    assert [message.split()[0] for message in caplog.messages] == ["on_send", "on_acknowledgement"]
 
 
 def test_each_record_is_told_of_once_whatever_becomes_of_it() -> None:
