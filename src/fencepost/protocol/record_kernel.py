@@ -191,10 +191,10 @@ def _append(out: bytearray, place: int, timestamp_delta: int, key: bytes | None,
     out.append(0)
     put_number(out, delta)
     put_number(out, place << 1)
-    put_number(out, key_size << 1 if key is not None else 1)
+    put_number(out, key_size << 1 if key_size >= 0 else 1)
     if key is not None:
         out += key
-    put_number(out, value_size << 1 if value is not None else 1)
+    put_number(out, value_size << 1 if value_size >= 0 else 1)
     if value is not None:
         out += value
     out.append(0)

@@ -49,7 +49,15 @@ BUGS: Final[Mapping[str, Bug]] = {
 #: which is not imported here: none of its bugs could be put in.
 COMPILED: Final = tuple(
     f"fencepost.protocol.{name}"
-    for name in ("record_kernel", "record_tuples", "records", "record_decoding", "record_scan", "partitioning")
+    for name in (
+        "record_kernel",
+        "record_pieces",
+        "record_tuples",
+        "records",
+        "record_decoding",
+        "record_scan",
+        "partitioning",
+    )
 )
 FORCE_PURE: Final = "FENCEPOST_PURE"
 
