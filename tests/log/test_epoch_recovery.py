@@ -122,7 +122,7 @@ def test_a_file_that_is_right_is_left_and_one_that_cannot_be_read_is_replaced(
             assert answers(node) == known
             node.storage.close()
         (line,) = caplog.messages
-        assert "leader-epoch-checkpoint was damaged" in line and "topic=t partition=0" in line
+        assert "leader-epoch-checkpoint could not be read" in line and "topic=t partition=0" in line
 
     with caplog.at_level(logging.WARNING, "fencepost"):
         run(main())
