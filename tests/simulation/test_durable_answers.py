@@ -207,6 +207,11 @@ def first_violation(seed: int, seconds: float, power_losses: int = 0) -> str | N
     return run(main)
 
 
+def is_seen(violation: str) -> bool:
+    """Whether that is the first one with some seed: what is asked first varies."""
+    return any(violation in (first_violation(seed, 10) or "") for seed in range(10))
+
+
 @pytest.fixture
 def slow_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fencepost.simulation.disk.SLOWEST_SYNC", 0.02)
@@ -258,7 +263,7 @@ def test_a_connection_that_does_not_hold_its_answers_is_found(monkeypatch: pytes
 @pytest.mark.usefixtures("slow_sync")
 def test_a_fetch_of_what_is_not_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "last_stable_offset", property(lambda partition: partition.log_end_offset))
-    assert "FetchResponse" in (first_violation(1, 10) or "")
+    assert is_seen("FetchResponse")
 
 
 @pytest.mark.usefixtures("slow_sync")
@@ -273,7 +278,7 @@ def test_a_wrong_end_of_a_partition_is_found(monkeypatch: pytest.MonkeyPatch, en
         return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=0, offset=offset)
 
     monkeypatch.setattr(list_offsets, "_offset", offset)
-    assert violation in (first_violation(1, 10) or "")
+    assert is_seen(violation)
 
 
 @pytest.mark.usefixtures("slow_sync")
@@ -286,7 +291,7 @@ def test_a_high_watermark_ahead_of_the_disk_is_found(monkeypatch: pytest.MonkeyP
         taken(storage)
 
     monkeypatch.setattr(Storage, "_take_dirty", advance_at_once)
-    assert "high watermark" in (first_violation(1, 10) or "")
+    assert is_seen("high watermark")
 
 
 UNKNOWN, LEFT = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
