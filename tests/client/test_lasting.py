@@ -124,6 +124,59 @@ def test_a_time_out_that_passed_while_nobody_waited_is_told_only_to_who_comes_so
     assert begun == ([0] if seconds < 1 else [0, 1])
 
 
+def test_who_never_comes_in_time_is_told_every_other_time_out() -> None:
+    """As who polls for a second, and works on records for six: 60 s are always over while he works."""
+    told: list[float] = []
+
+    async def main(loop: VirtualLoop) -> None:
+        async def work() -> None:
+            await asyncio.sleep(60)
+            raise TimedOutError("nobody answered")
+
+        lasting = Lasting(work)
+        while loop.time() < 600:
+            try:
+                await lasting.done_within(1)
+            except TimedOutError:
+                told.append(loop.time())
+            await asyncio.sleep(6)
+
+    run(main)
+    assert told == [126, 258, 390, 522]
+
+
+def test_a_time_out_is_told_to_who_asks_in_the_same_turn_of_the_loop() -> None:
+    """As who polls without waiting, again and again: he may come between the end and what asyncio calls after it."""
+    begun: list[int] = []
+    asked: list[bool] = []
+
+    async def main(_: VirtualLoop) -> None:
+        await asyncio.sleep(100)
+        is_up = asyncio.Event()
+
+        async def work() -> None:
+            begun.append(len(begun))
+            await is_up.wait()
+            raise TimedOutError("nobody answered")
+
+        async def ask() -> None:
+            await is_up.wait()
+            asked.append(lasting.is_under_way)
+            await lasting.done_within(0)
+
+        lasting = Lasting(work)
+        await lasting.done_within(0)
+        asking = asyncio.ensure_future(ask())
+        await asyncio.sleep(1)
+        is_up.set()
+        with pytest.raises(TimedOutError):
+            await asking
+
+    run(main)
+    assert asked == [True]
+    assert begun == [0]
+
+
 def test_any_other_end_is_told_however_late_somebody_asks() -> None:
     async def main(_: VirtualLoop) -> None:
         failing, ending = Lasting(_fails), Lasting(_ends_well)

@@ -16,7 +16,8 @@ class Lasting:
     """Something that is done once at a time, and may take longer than whoever wants it waits.
 
     Whoever comes next waits for the same; who is there when it ends is told how.  Where nobody is there the next one
-    is, but of a time-out only if he comes at once: whoever comes much later has it begun anew.
+    is, but of a time-out only if he comes at once: whoever comes much later has it begun anew.  Of the next one in a row
+    he is told all the same: who asks again and again, never in time, would else be told of none.
     """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -24,6 +25,8 @@ class Lasting:
         self._task: asyncio.Task[None] | None = None
         self._ended_at = 0.0
         """By the event loop's clock."""
+        self._has_dropped = False
+        """Whether the time-out before was told to nobody."""
 
     @property
     def is_under_way(self) -> bool:
@@ -34,29 +37,31 @@ class Lasting:
     async def done_within(self, seconds: float | None) -> bool:
         """Whether it is done, after at most so long (None: it takes what it takes).  Raises what it raises."""
         self._drop_what_is_stale()
-        task = self._task = self._task or self._begin()
+        task = self._task = self._task or asyncio.get_running_loop().create_task(self._whole())
         if not task.done():  # else who is about to be cancelled is told all the same
             await asyncio.wait([task], timeout=None if seconds is None else max(seconds, 0))
         if self._task is not task:
             return False  # it was cancelled, or somebody else was told
         if not task.done():
             return False
-        self._task = None
+        self._task, self._has_dropped = None, False
         task.result()
         return True
 
-    def _begin(self) -> asyncio.Task[None]:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._work())
-        task.add_done_callback(lambda _: setattr(self, "_ended_at", loop.time()))
-        return task
+    async def _whole(self) -> None:
+        try:
+            await self._work()
+        finally:
+            self._ended_at = asyncio.get_running_loop().time()
 
     def _drop_what_is_stale(self) -> None:
         task = self._task
-        if task is None or not task.done() or task.cancelled() or not isinstance(task.exception(), TimedOutError):
+        if task is None or self._has_dropped or not task.done() or task.cancelled():
+            return
+        if not isinstance(task.exception(), TimedOutError):
             return
         if task.get_loop().time() - self._ended_at > _STALE_AFTER:
-            self._task = None
+            self._task, self._has_dropped = None, True
 
     def cancel(self) -> None:
         """End the work: nobody wants it any more."""
