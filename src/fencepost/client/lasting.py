@@ -16,8 +16,8 @@ class Lasting:
     """Something that is done once at a time, and may take longer than whoever wants it waits.
 
     Whoever comes next waits for the same; who is there when it ends is told how.  Where nobody is there the next one
-    is, but of a time-out only if he comes at once: whoever comes much later has it begun anew.  Of the next one in a row
-    he is told all the same: who asks again and again, never in time, would else be told of none.
+    is, but of a time-out only if he comes at once: whoever comes much later has it begun anew.  Of a second one in a
+    row he is told all the same: who asks again and again, never in time, would else be told of none.
     """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -111,7 +112,8 @@ class ConsumerGroupMember:
         """What the owner is to be told."""
         self._trouble = ""
         """Why the last heartbeat was of no use."""
-        self._said = Seldom()
+        self._said: defaultdict[ErrorCode | None, Seldom] = defaultdict(Seldom)
+        """By what the coordinator answered; None: it did not."""
         self._asking: Deadline | None = None
         """By when the heartbeat is to be answered that was begun last."""
 
@@ -305,7 +307,7 @@ class ConsumerGroupMember:
                 self._be_out(Event.LOST, refusal(error, now))
                 return None
             self._trouble = str(error)
-            self._say(f"no heartbeat: {error}")
+            self._say(None, f"no heartbeat: {error}")
             return self._again_in()
         return self._take(answer, now)
 
@@ -324,7 +326,7 @@ class ConsumerGroupMember:
             self._note_given(places_in(answer.assignment))
         elif verdict is Verdict.AGAIN:
             self._trouble = trouble(error, answer.error_message, sent)
-            self._say(self._trouble)
+            self._say(error, self._trouble)
             return self._again_in()
         elif verdict is Verdict.REPLACED:
             self._be_replaced()
@@ -338,8 +340,8 @@ class ConsumerGroupMember:
             self._be_out(EVENTS[verdict])
         return None
 
-    def _say(self, what: str) -> None:
-        if (end := self._said.due(asyncio.get_running_loop().time())) is not None:
+    def _say(self, answered: ErrorCode | None, what: str) -> None:
+        if (end := self._said[answered].due(asyncio.get_running_loop().time())) is not None:
             logger.warning("group %s: %s%s", self.group_id, what, end)
 
     def _note_epoch(self, epoch: int) -> None:
