@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from fencepost.client import Consumer, ConsumerRecord
 from fencepost.client.commit_order.partition import PartitionInCommitOrder
 from fencepost.client.commit_order.position import Position
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.cast import Window
 from fencepost.simulation.checkers.transactions.committed_order import out_of_committed_order
+from fencepost.simulation.checkers.transactions.shown_once import not_shown_once
 from fencepost.simulation.checkers.transactions.torn_apart import torn_apart
 from fencepost.simulation.drawn_runs import carry_out
+from fencepost.simulation.inhabitants import ordered_readers
 from fencepost.simulation.plans import Circumstances, Plan, draw
 from fencepost.simulation.record_shapes import Shape
 from fencepost.simulation.troubles import Trouble
@@ -34,6 +38,12 @@ def test_a_transaction_is_shown_in_a_row_in_each_partition() -> None:
     assert torn_apart({A: ["p-0-0", "q-0-0", "p-0-1"], B: []}) == ["p-0 is shown in several parts of t-0"]
 
 
+def test_of_a_compacted_topic_what_is_left_is_shown_and_nothing_twice() -> None:
+    assert not_shown_once({A: ["1", "2"], B: []}, {A: ["2"]}) == []
+    assert not_shown_once({A: ["1"], B: []}, {A: ["2"]}) == ["2 of t-0 is never shown"]
+    assert not_shown_once({A: ["1", "1"], B: []}, {}) == ["1 of t-0 is shown 2 times"]
+
+
 PLAN = Plan(
     7,
     2,
@@ -46,16 +56,20 @@ PLAN = Plan(
     ),
     {f"{kind}-{n}": Window() for kind in ("producer", "single") for n in range(2)},
 )
-COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "max.compaction.lag.ms": "50"}
 
 
-@pytest.mark.parametrize("compacted", [False, True])
-def test_whatever_befalls_them_they_are_shown_all_once(*, compacted: bool) -> None:
-    given = PLAN.circumstances
-    if compacted:
-        load = given.load._replace(shape=Shape(keys=2))
-        given = given._replace(topic_settings=COMPACTED, load=load, settings={"log.cleaner.backoff.ms": 20})
-    report = carry_out(PLAN._replace(circumstances=given))
+ON_COMPACTED: Final = PLAN._replace(
+    circumstances=PLAN.circumstances._replace(
+        topic_settings={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "max.compaction.lag.ms": "50"},
+        load=PLAN.circumstances.load._replace(shape=Shape(keys=2)),
+        settings={"log.cleaner.backoff.ms": 20},
+    )
+)
+
+
+@pytest.mark.parametrize("plan", [PLAN, ON_COMPACTED])
+def test_whatever_befalls_them_they_are_shown_all_once(plan: Plan) -> None:
+    report = carry_out(plan)
     assert report.faults == []
     lives = {line.split()[1] for line in report.history if line.split()[1].startswith("ordered-")}
     assert len(lives) > 6
@@ -84,6 +98,25 @@ def test_a_reader_that_goes_on_from_elsewhere_is_found(
     stands = PartitionInCommitOrder.position
     monkeypatch.setattr(PartitionInCommitOrder, "position", lambda self: broken(stands(self)))
     assert any(carry_out(PLAN._replace(seed=seed)).faults for seed in range(4))
+
+
+@pytest.mark.parametrize("times", [0, 2])
+@pytest.mark.parametrize("plan", [PLAN, ON_COMPACTED])
+def test_a_reader_that_leaves_records_out_or_is_shown_them_twice_is_found(
+    plan: Plan, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = itertools.count(1)
+
+    class Broken(Consumer):
+        async def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
+            found = await super().poll(timeout_ms, max_records)
+            return [record for record in found for _ in range(1 if next(count) % 7 else times)]
+
+    monkeypatch.setattr(ordered_readers, "Consumer", Broken)
+    told = "is shown 2 times" if times else "is never shown"
+    faults = carry_out(plan).faults
+    assert any(fault.startswith("ordered-") for fault in faults)
+    assert plan is PLAN or any(told in fault for fault in faults)
 
 
 def test_they_are_drawn_where_nothing_goes_before_it_is_read() -> None:

@@ -242,9 +242,10 @@ def test_another_trouble_is_said_at_once(caplog: pytest.LogCaptureFixture) -> No
     async def scenario(group: Coordinator) -> None:
         async with group.member(group_instance_id="i", max_block_ms=60_000) as reader:
             joining = asyncio.ensure_future(reader.poll(20_000))
-            for error in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.KAFKA_STORAGE_ERROR):
-                group.refuse = lambda _, error=error: error
-                await asyncio.sleep(5)
+            group.refuse = lambda _: ErrorCode.UNRELEASED_INSTANCE_ID
+            await asyncio.sleep(5)
+            group.refuse = lambda _: ErrorCode.KAFKA_STORAGE_ERROR
+            await asyncio.sleep(5)
             group.refuse = lambda _: None
             await joining
         said = [message for message in caplog.messages if message.startswith("group g: ")]

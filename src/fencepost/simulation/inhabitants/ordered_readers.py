@@ -15,8 +15,10 @@ from fencepost.client.errors import ClientError
 from fencepost.log.storage import Storage
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.checkers.transactions.committed_order import out_of_committed_order
+from fencepost.simulation.checkers.transactions.shown_once import not_shown_once
 from fencepost.simulation.checkers.transactions.torn_apart import torn_apart
 from fencepost.simulation.committed_order import in_committed_order
+from fencepost.simulation.group_notes import read_truth
 from fencepost.simulation.processes import Process
 from fencepost.simulation.surroundings import TOPICS
 from fencepost.simulation.waiting import all_of
@@ -76,10 +78,12 @@ class OrderedReaders:
         return faults
 
     def _judge(self, reader: Reader, storage: Storage) -> list[str]:
-        faults = torn_apart(reader.shown)
         if self._exact:
-            faults += out_of_committed_order(reader.shown, in_committed_order(storage, self._places))
-        return faults
+            committed = in_committed_order(storage, self._places)
+            return torn_apart(reader.shown) + out_of_committed_order(reader.shown, committed)
+        truth = read_truth(storage, tuple(TOPICS))
+        left = {at: [record.value for record in truth.committed(at)] for at in self._places}
+        return torn_apart(reader.shown) + not_shown_once(reader.shown, left)
 
     async def _left(self) -> list[str]:
         """Who is not at the end."""
