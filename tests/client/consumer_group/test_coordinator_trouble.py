@@ -304,3 +304,21 @@ def test_a_member_whose_heartbeats_are_not_taken_says_so_once_a_minute(
     with caplog.at_level(logging.WARNING):
         play(scenario)
     assert len([message for message in caplog.messages if message.startswith("group g: ")]) == 3
+
+
+def test_another_trouble_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The one before may be said again in a minute only."""
+
+    async def scenario(group: Coordinator) -> None:
+        async with group.member(group_instance_id="i", max_block_ms=60_000) as reader:
+            joining = asyncio.ensure_future(reader.poll(20_000))
+            group.refuse = lambda _: ErrorCode.UNRELEASED_INSTANCE_ID
+            await asyncio.sleep(5)
+            group.refuse = lambda _: ErrorCode.KAFKA_STORAGE_ERROR
+            await asyncio.sleep(5)
+            group.refuse = lambda _: None
+            await joining
+        said = [message for message in caplog.messages if message.startswith("group g: ")]
+        assert ["UNRELEASED_INSTANCE_ID" in each for each in said] == [True, False]
+
+    play(scenario)

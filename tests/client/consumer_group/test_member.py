@@ -236,24 +236,6 @@ def test_a_static_member_waits_until_its_predecessor_is_forgotten(caplog: pytest
     play(scenario)
 
 
-def test_another_trouble_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The one before may be said again in a minute only."""
-
-    async def scenario(group: Coordinator) -> None:
-        async with group.member(group_instance_id="i", max_block_ms=60_000) as reader:
-            joining = asyncio.ensure_future(reader.poll(20_000))
-            group.refuse = lambda _: ErrorCode.UNRELEASED_INSTANCE_ID
-            await asyncio.sleep(5)
-            group.refuse = lambda _: ErrorCode.KAFKA_STORAGE_ERROR
-            await asyncio.sleep(5)
-            group.refuse = lambda _: None
-            await joining
-        said = [message for message in caplog.messages if message.startswith("group g: ")]
-        assert ["UNRELEASED_INSTANCE_ID" in each for each in said] == [True, False]
-
-    play(scenario)
-
-
 @pytest.mark.parametrize("by", ["heartbeat", "commit"])
 def test_of_two_with_one_instance_id_the_first_gives_up(by: str) -> None:
     async def scenario(group: Coordinator) -> None:
