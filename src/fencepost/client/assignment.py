@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -12,11 +11,12 @@ from fencepost.client.errors import MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.followed import Followed
 from fencepost.client.group_offsets import GroupOffsets
+from fencepost.client.interceptors import RAISED_BY_USER
 from fencepost.client.lasting import Lasting
 from fencepost.client.lost_positions import find_lost_positions
 from fencepost.client.membership import Membership
 from fencepost.client.positions import Positions
-from fencepost.client.rebalance_listener import RebalanceListener
+from fencepost.client.rebalance_listener import RebalanceListener, end_if_cancelled, tell
 from fencepost.client.subscription import Subscription, SubscriptionPattern
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.messages.list_offsets import EARLIEST
@@ -307,18 +307,20 @@ class Assignment:
         not_read_yet = [at for at in assigned if self.is_not_read_yet(at)]
         self._sought = {at: found for at, found in self._sought.items() if at in not_read_yet}
         self._to_pause.intersection_update(not_read_yet)
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             if revoked:
                 await self._before_joining()
             await self._give_away(revoked)
-        except Exception as raised:
+        except RAISED_BY_USER as raised:
             error = raised
         group.has_now(list(self._owned), gave_up=bool(revoked))
+        end_if_cancelled()
         try:
-            await self._tell("on_partitions_assigned", added)
-        except Exception as raised:
+            await tell(self._listener, "on_partitions_assigned", added)
+        except RAISED_BY_USER as raised:
             error = error or raised
+        end_if_cancelled()
         self._to_follow = self._not_read(assigned)  # all of it where `begin_at_committed` was called meanwhile
         if error is not None:
             raise error
@@ -333,16 +335,11 @@ class Assignment:
             del self._owned[at]
         try:
             if partitions:
-                await self._tell("on_partitions_lost" if is_lost else "on_partitions_revoked", partitions)
+                hook = "on_partitions_lost" if is_lost else "on_partitions_revoked"
+                await tell(self._listener, hook, partitions)
         finally:
             self._fetcher.drop(partitions)
             self._leaderless = {at: known for at, known in self._leaderless.items() if at not in partitions}
-
-    async def _tell(self, hook: str, partitions: Sequence[TopicPartition]) -> None:
-        if self._listener is not None:
-            done = getattr(self._listener, hook)(sorted(partitions))
-            if inspect.isawaitable(done):
-                await done
 
     async def leave(self) -> None:
         """Give up what the group gave, before it is left."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+import inspect
+from collections.abc import Awaitable, Sequence
 
 from fencepost.protocol.types import TopicPartition
 
@@ -34,3 +36,18 @@ class RebalanceListener:
         `on_partitions_revoked` if it is not said what to do instead.
         """
         return self.on_partitions_revoked(partitions)
+
+
+async def tell(listener: RebalanceListener | None, hook: str, partitions: Sequence[TopicPartition]) -> None:
+    """Call one of its methods, if there is one.  Raises what that raises."""
+    if listener is not None:
+        done = getattr(listener, hook)(sorted(partitions))
+        if inspect.isawaitable(done):
+            await done
+
+
+def end_if_cancelled() -> None:
+    """Raises CancelledError where the task is cancelled that calls this; a listener may raise one all the same."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
