@@ -50,9 +50,13 @@ class Requests:
         return self.count
 
 
+def nothing_under_way() -> bool:
+    return False
+
+
 def test_no_collection_looks_at_more_than_a_few_thousand_objects_however_many_there_are(looked_at: list[int]) -> None:
     async def main() -> None:
-        garbage = GarbageCollection(Requests(1))
+        garbage = GarbageCollection(Requests(1), nothing_under_way)
         garbage.start()
         try:
             held = [[number] for number in range(LIVE)]
@@ -71,7 +75,7 @@ def test_a_cycle_that_was_set_aside_goes_when_nobody_asks_or_after_a_day(
     each_time: int, seconds: int, looked_at: list[int]
 ) -> None:
     async def main() -> None:
-        garbage = GarbageCollection(Requests(each_time))
+        garbage = GarbageCollection(Requests(each_time), nothing_under_way)
         garbage.start()
         try:
             held = [[number] for number in range(LIVE)]
@@ -96,7 +100,8 @@ def test_a_cycle_that_was_set_aside_goes_when_nobody_asks_or_after_a_day(
 
 def test_a_node_that_was_busy_is_idle_once_nobody_has_asked_for_a_while() -> None:
     async def main() -> None:
-        garbage = GarbageCollection(Requests(1, until=asyncio.get_running_loop().time() + 3.5 * LOOK_SECONDS))
+        until = asyncio.get_running_loop().time() + 3.5 * LOOK_SECONDS
+        garbage = GarbageCollection(Requests(1, until), nothing_under_way)
         garbage.start()
         try:
             ring = Ring()
@@ -113,10 +118,34 @@ def test_a_node_that_was_busy_is_idle_once_nobody_has_asked_for_a_while() -> Non
     run(main())
 
 
+@pytest.mark.parametrize("looks", [1.5, 3.5])
+def test_who_waits_for_an_answer_for_long_does_not_wait_for_a_collection_too(looks: float) -> None:
+    """Nor does he just after it, when he asks the next thing."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        answered = loop.time() + looks * LOOK_SECONDS
+        garbage = GarbageCollection(Requests(0), lambda: loop.time() < answered)
+        garbage.start()
+        try:
+            ring = Ring()
+            gone = weakref.ref(ring)
+            gc.collect()
+            del ring
+            await asyncio.sleep((looks + 1) * LOOK_SECONDS)
+            assert gone() is not None
+            await asyncio.sleep(LOOK_SECONDS)
+            assert gone() is None
+        finally:
+            garbage.stop()
+
+    run(main())
+
+
 def test_a_stop_leaves_the_collector_as_it_was() -> None:
     async def main() -> None:
         before = gc.get_threshold(), len(gc.callbacks), gc.isenabled()
-        garbage = GarbageCollection(Requests(0))
+        garbage = GarbageCollection(Requests(0), nothing_under_way)
         garbage.stop()
         garbage.start()
         garbage.stop()
@@ -129,7 +158,7 @@ def test_a_stop_leaves_the_collector_as_it_was() -> None:
 
 def test_a_start_has_garbage_collected_from_then_on() -> None:
     async def main() -> None:
-        garbage = GarbageCollection(Requests(0))
+        garbage = GarbageCollection(Requests(0), nothing_under_way)
         gc.disable()
         try:
             garbage.start()

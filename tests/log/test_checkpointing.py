@@ -116,6 +116,49 @@ def test_a_partition_that_cannot_be_written_down_is_made_again_from_its_records(
     run(main())
 
 
+def test_what_cannot_be_written_down_is_said_once_and_again_when_it_had_been_well(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start, each checkpoint and the stop try it; a line for each would say nothing new."""
+    wrong: list[int] = []
+    write_indexes = Segment.write_indexes
+
+    def refusing(segment: Segment) -> list[File]:
+        if wrong and "b-0" in str(segment.path):
+            raise OSError(wrong[0], "no")
+        return write_indexes(segment)
+
+    monkeypatch.setattr(Segment, "write_indexes", refusing)
+
+    def said() -> int:
+        return sum("cannot be written, the next start makes them again" in text for text in caplog.messages)
+
+    async def main() -> None:
+        node = sliced([("a", 0), ("b", 0)])
+
+        async def checkpoints() -> int:
+            for _ in range(3):
+                append(node.of("b"), batch())
+                await node.settled()
+                node.storage.checkpoint_soon()
+                await node.settled()
+            return said()
+
+        assert await checkpoints() == 0
+        wrong.append(13)
+        assert await checkpoints() == 1
+        wrong[0] = 5
+        assert await checkpoints() == 2, "another reason"
+        wrong.clear()
+        assert await checkpoints() == 2
+        wrong.append(5)
+        assert await checkpoints() == 3
+        node.storage.close()
+        assert said() == 3
+
+    run(main())
+
+
 def test_of_several_generations_the_newest_goes_first_and_durably(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a power loss could leave one without those before it that was never completed."""
 

@@ -67,6 +67,11 @@ class Endpoint:
 class ClientConnection(Protocol):
     """What a node needs of each connection that it has."""
 
+    @property
+    def under_way(self) -> Collection[object]:
+        """Its requests that take more than one turn of the event loop."""
+        ...
+
     def close(self) -> None:
         """End it; the answers that are ready are still sent."""
         ...

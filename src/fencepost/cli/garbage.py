@@ -4,8 +4,8 @@ What a node holds lives long, and much of it: 10,000 partitions are a quarter of
 of them whenever their number has grown by a quarter, in one step of up to a quarter of a second.  Here each object is
 looked at a few times, while it is young, and then set aside (gc.freeze): it goes when the last reference to it does, as
 all that a node holds does.  What is set aside and then becomes a cycle that nobody refers to, as the transport of a
-closed connection does, stays until everything is looked at again: when nobody has asked anything for a while, and where
-that never happens once a day.
+closed connection does, stays until everything is looked at again: when nobody has asked anything for a while, nor waits
+for an answer, and where that never happens once a day.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ _THRESHOLDS: Final = (700, 10, 2)
 So some 25,000 objects at once at the most.
 """
 LOOK_SECONDS: Final = 10
-"""Whoever asks nothing for so long does not wait for anything, most likely."""
+"""Whoever asks nothing for so long, and has all answers, does not wait for anything, most likely."""
 LONGEST_SECONDS: Final = 86_400
 
 
 class GarbageCollection:
     """The collector of this process, from `start` to `stop`.
 
-    `requests`: how many requests have been served so far.  Call `start` where a loop runs.
+    `requests`: how many requests have come so far.  `under_way`: whether one of them has no answer yet.  Call `start`
+    where a loop runs.
     """
 
-    def __init__(self, requests: Callable[[], int]) -> None:
+    def __init__(self, requests: Callable[[], int], under_way: Callable[[], bool]) -> None:
         self._requests = requests
+        self._under_way = under_way
         self._before = gc.get_threshold()
         self._seen = 0
+        self._was_under_way = False
         self._is_set_aside = False
         """Whether anything was since everything was looked at."""
         self._complete_since = 0.0
@@ -65,12 +68,12 @@ class GarbageCollection:
             self._is_set_aside = True
 
     def _look_later(self) -> None:
-        self._seen = self._requests()
+        self._seen, self._was_under_way = self._requests(), self._under_way()
         self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
-        is_idle = self._requests() == self._seen
+        is_idle = self._requests() == self._seen and not (self._was_under_way or self._under_way())
         if self._is_set_aside and (is_idle or now - self._complete_since >= LONGEST_SECONDS):
             gc.unfreeze()
             gc.collect()  # which sets aside what it leaves

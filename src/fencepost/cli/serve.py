@@ -253,7 +253,10 @@ async def _run(
         raise _cannot_listen("--listen", options.listen, error) from None
     if exporter is not None:
         exporter.tell_of(broker)
-    garbage = GarbageCollection(lambda: broker.node.counters.requests.total())
+    garbage = GarbageCollection(
+        lambda: broker.node.counters.requests.total(),
+        lambda: any(connection.under_way for connection in broker.node.connections),
+    )
     garbage.start()
     if memory is not None:
         memory.start()

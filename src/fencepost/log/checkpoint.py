@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,10 +53,13 @@ def write_down(disk: Disk, partition: Partition) -> None:
 
 
 class Checkpoint:
-    """Some partitions, each at one moment: what is written down of them counts when `files` are synced."""
+    """Some partitions, each at one moment: what is written down of them counts when `files` are synced.
 
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+    `told`: why some could not be written by earlier ones, which is said once.
+    """
+
+    def __init__(self, disk: Disk, told: MutableMapping[Partition, str]) -> None:
+        self._disk, self._told = disk, told
         self._opened: list[File] = []
         self.files: list[File] = []
         """What must be synced."""
@@ -91,12 +94,15 @@ class Checkpoint:
         except (OSError, FileDamaged) as error:
             # Its records are synced all the same; the next start makes the rest again from them.
             self._opened += opened
-            logger.error(
-                "the indexes and producers of %s cannot be written, the next start makes them again: %s",
-                partition.directory,
-                error,
-            )
+            if self._told.get(partition) != str(error):
+                self._told[partition] = str(error)
+                logger.error(
+                    "the indexes and producers of %s cannot be written, the next start makes them again: %s",
+                    partition.directory,
+                    error,
+                )
             return
+        self._told.pop(partition, None)
         self._opened += opened
         self.files += opened
         newest = segments[-1]

@@ -12,11 +12,12 @@ nobody is served before it is complete.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from fencepost.log.agreement import agrees, named_segments
 from fencepost.log.checkpoint import Checkpoint, completed, named_file, pending_files
@@ -71,6 +72,8 @@ class Checkpoints:
         """Set while a checkpoint waits for something that it lacks, and what wakes it."""
         self.aside = aside
         """What every generation must say of partitions that are not served."""
+        self._told: MutableMapping[Partition, str] = WeakKeyDictionary()
+        """Partitions that cannot be written down, and why."""
 
     # At start and stop
 
@@ -95,7 +98,7 @@ class Checkpoints:
         older = self._begin(generation)
         offsets: dict[Partition, int] = {}
         for few in self._everything():
-            checkpoint = Checkpoint(self._disk)
+            checkpoint = Checkpoint(self._disk, self._told)
             try:
                 at_once(self._write_down(checkpoint, few, moved))
                 self._disk.sync_now(checkpoint.files)
@@ -184,7 +187,7 @@ class Checkpoints:
 
     async def _write_down_durably(self, few: Sequence[Partition], offsets: dict[Partition, int]) -> bool:
         """Write a few down and sync them; False if there was no room for them."""
-        checkpoint = Checkpoint(self._disk)
+        checkpoint = Checkpoint(self._disk, self._told)
         # What it syncs must stay open.
         self._removals.hold()
         try:

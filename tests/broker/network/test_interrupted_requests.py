@@ -229,7 +229,7 @@ def test_a_node_that_stops_in_the_middle_of_a_request_does_nothing_more_of_it(
         with held(broker, monkeypatch) as interrupted:
             client.send(request_of(client, topic), version=9)
             interrupted(1)
-            at_work = [task for connection in connections_of(broker) for task in connection._tasks]
+            at_work = [task for connection in connections_of(broker) for task in connection.under_way]
             stop_within(broker)
         for _ in range(5):  # turns of the event loop
             on_the_loop(broker, lambda: None)

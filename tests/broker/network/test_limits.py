@@ -387,7 +387,7 @@ def test_idle_time_is_counted_from_the_last_answer_too(client: Client) -> None:
     topic = new_topic(client)
     (connection,) = on_the_loop(client.broker, lambda: connections_of(client.broker))
     client.send(fetch_request(client, topic, wait_ms=60_000))
-    wait_until("it waits", lambda: bool(connection._tasks))
+    wait_until("it waits", lambda: bool(connection.under_way))
     for now in (1000.0, 1001.0, 1599.0):
         on_the_loop(client.broker, lambda now=now: connection.tidy(now, 600))  # type: ignore[misc]
     writer = Client(client.broker)

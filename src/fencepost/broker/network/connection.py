@@ -57,7 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         self._context = RequestContext(self.peer, -1, None)  # Of the newest request; the next one like it has the same.
         self._frames = FrameBuffer(node.largest_request)
         self._memory = Reservation(node.request_memory, self._memory_came)  # Of the frame at hand, if it is large.
-        self._tasks: dict[asyncio.Task[None], bool] = {}  # Whether it goes on without its client, as a write does.
+        self.under_way: dict[asyncio.Task[None], bool] = {}  # Whether one goes on without its client, as a write does.
         self._out = Outgoing(node.answer_memory)
         self._active = True
         """Whether something came or went since `tidy` looked last."""
@@ -87,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._node.shares.forget(self._my_turn)
         self._release_request()
         self._node.disconnections.lost(self.peer)
-        for task, goes_on in list(self._tasks.items()):
+        for task, goes_on in list(self.under_way.items()):
             if not goes_on:
                 task.cancel()
         self._out.clear()
@@ -296,8 +296,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin(self, work: Coroutine[Any, Any, None], goes_on: bool = False) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = goes_on
-        task.add_done_callback(self._tasks.pop)
+        self.under_way[task] = goes_on
+        task.add_done_callback(self.under_way.pop)
         task.add_done_callback(self._node.answer_memory.leave)
         return task
 
