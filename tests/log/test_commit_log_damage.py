@@ -290,6 +290,29 @@ def test_segments_that_have_less_than_what_can_still_be_read_of_the_log_are_not_
     run(main())
 
 
+def test_records_of_which_nothing_said_whose_they_are_are_no_ones_at_the_next_starts_either() -> None:
+    """Until the person does what is said, who finds that the others are served meanwhile."""
+
+    async def main() -> None:
+        node = two()
+        written = await used(node)
+        generation_file(node).pwrite(b"\xff" * 200, HEADER_SIZE + DURABLE_SIZE)
+        identity = node.disk.open(ROOT / "u-0" / "partition.metadata")
+        right = identity.pread(999, 0)
+        identity.truncate(0)  # as a power loss leaves it
+        start_from_segments(node)
+        for start in (node.restart, node.kill, node.restart):
+            assert "nothing else says whose" in node.storage.offline["u", 0].reason
+            assert bytes_of(node.of("t")) == written[0]
+            start()
+        node.disk.open(ROOT / "u-0" / "partition.metadata").pwrite(right, 0)
+        for start in (node.restart, node.kill):
+            start()
+            assert [bytes_of(node.of(topic)) for topic in ("t", "u")] == written
+
+    run(main())
+
+
 def unmarked(log: CommitLog) -> bytes:
     """As an older Fencepost began a sync."""
     del log

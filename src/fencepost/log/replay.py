@@ -324,11 +324,13 @@ class Replay:
 
     def vouches_for(self, directory: str, topic_id: UUID) -> bool:
         """Whether what counts of the records in this directory is of that topic: where every segment is named, no
-        record counts of one that is not, and a power loss may have left some beside an id that was not written yet.
+        record counts of one that is not, and a power loss may have left some beside an id that was not written yet. Not
+        after a start that had to search for ends: of what it left alone it named nothing.
         """
         segments = self.segments_of(directory).values()
         is_known = any(file.topic_id == topic_id.bytes and not file.removed for file in segments)
-        return is_known or (self.ready and not self.damaged and not self.adopting)
+        are_named = self.ready and (self.sizes_kept or self.flushed_by_system)
+        return is_known or (are_named and not self.damaged and not self.adopting)
 
     def topic_ids(self) -> dict[str, UUID]:
         """The partitions that are known, by the names of their directories, and their topics' ids."""
