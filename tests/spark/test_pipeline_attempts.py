@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,11 +14,11 @@ from fencepost.client.blocking import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.portal import Portal
 from fencepost.client.transactional_id import TransactionalId
-from fencepost.spark import Sink, Step, WriteFailed, write
+from fencepost.spark import Sink, Step, WriteFailed, foreach_batch, write
 from fencepost.spark.claims import slot_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def test_a_batch_that_was_committed_is_not_written_again(spark: SparkSession, place: Place) -> None:
@@ -48,6 +50,32 @@ def test_a_sink_that_was_interrupted_writes_what_it_is_given_next(spark: SparkSe
     assert sink.write(spark.range(50, 100).selectExpr("cast(id as string) as value"), 1, "query", topic=place.target)
     sink.close()
     assert place.shown() == list(range(100))
+
+
+def _in_threads(place: Place, sink: Sink, halves: Sequence[str]) -> Callable[[DataFrame, int], None]:
+    """A function for foreachBatch that writes each of these in a thread that Spark knows nothing of."""
+    write_half = foreach_batch(sink, place.checkpoint, topic=place.target)
+
+    def write_halves(batch: DataFrame, batch_id: int) -> None:
+        for half in halves:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(write_half, batch.filter(half), batch_id).result()
+
+    return write_halves
+
+
+def test_rows_that_a_thread_writes_beside_those_of_another_are_not_left_out_in_silence(
+    spark: SparkSession, place: Place
+) -> None:
+    """And a query that is started again in the same process repeats its last batch, which is no second write."""
+    even = "cast(cast(value as string) as int) % 2 = 0"
+    sink = Sink(place.application, place.servers, [place.target])
+    writer = place.stream(spark).writeStream.option("checkpointLocation", place.checkpoint).trigger(availableNow=True)
+    with pytest.raises(Exception, match=r"batch 0 .* was committed by another write"):
+        writer.foreachBatch(_in_threads(place, sink, [even, f"not {even}"])).start().awaitTermination()
+    writer.foreachBatch(_in_threads(place, sink, [even])).start().awaitTermination()
+    sink.close()
+    assert place.shown() == list(range(0, 500, 2))
 
 
 def test_a_batch_that_takes_too_long_is_told_which_setting_to_raise(spark: SparkSession, place: Place) -> None:

@@ -28,7 +28,7 @@ from fencepost.spark.progress import TOPIC as PROGRESS_TOPIC
 from fencepost.spark.progress import Progress
 from fencepost.spark.repetitions import Repetitions, Write
 from fencepost.spark.report import Report
-from fencepost.spark.running_query import query_of, stop_of
+from fencepost.spark.running_query import query_named, query_of, stop_of
 from fencepost.spark.security import check_names, parse_security
 from fencepost.spark.session import refuse_connect
 from fencepost.spark.task_failures import TaskFailed, first_failure
@@ -212,7 +212,9 @@ class Sink:
         batch = Progress.of(query_id, batch_id, source_offsets, source_starts, written_to)
         slots = self.tasks or rows.sparkSession.sparkContext.defaultParallelism
         query = query_of(rows.sparkSession)
-        this = None if query is None else (str(query.runId().toString()), query_id, batch_id)
+        # A function for foreachBatch may write in threads of its own, of which Spark does not know what they run.
+        running = query or query_named(rows.sparkSession, query_id)
+        this = None if running is None else (str(running.runId().toString()), query_id, batch_id)
 
         def write_alone() -> tuple[bool, Report | None]:
             opened = self._open()
