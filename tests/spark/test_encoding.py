@@ -251,6 +251,7 @@ def test_no_batch_is_larger_than_its_topic_takes_unless_one_row_is(limit: int, e
         ("late", [(None, -1)], "topic late has no partition -1"),
         (None, [("one", 0), ("one", 1)], "topic one has no partition 1"),
         (None, [("late", None), ("other", None)], "topic other is not one of those of this write: early, late, one"),
+        (None, [("late", None), ("é\nx", None)], r"topic é\\nx is not one of those of this write: early, late, one"),
         (None, [("late", None), (None, None)], "topic null is not one of those of this write: early, late, one"),
         ("other", [(None, None)], "topic other is not one of those of this write: early, late, one"),
     ],

@@ -155,6 +155,27 @@ def test_tasks_are_given_what_the_sink_was_given(monkeypatch: pytest.MonkeyPatch
     assert task.security is sink._security
 
 
+FRAMES = 'Traceback (most recent call last):\n  File "encoding.py", line 9, in _topics_of\n    raise RowError(\n'
+MARK = "fencepost.spark.attempt.RowError: "
+
+
+def test_a_row_that_can_never_be_written_is_told_in_the_words_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Rows()
+    rows.ends_of = [OSError(f"An exception was thrown:\n{FRAMES}{MARK}topic x{MARK}all is well is not one\nand more")]
+    with pytest.raises(RowError) as raised:
+        run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
+    assert str(raised.value) == f"topic x{MARK}all is well is not one"
+
+
+@pytest.mark.parametrize("text", [MARK, f"x {MARK}all is well", f"x\n{MARK}all is well\nmore"])
+def test_text_of_a_row_in_an_error_of_others_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """The batch is tried again, as after any other error."""
+    rows = Rows()
+    rows.ends_of = [OSError(f"An exception was thrown:\n{FRAMES}ValueError: {text}")]
+    with pytest.raises(OSError, match="ValueError"):
+        run_tasks(monkeypatch, Sink(**GOOD), PLAN, rows)
+
+
 def test_a_batch_whose_job_was_cancelled_did_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = Rows()
     rows.ends_of = [OSError("[SPARK_JOB_CANCELLED] Job 7 cancelled because somebody did. SQLSTATE: XXKDA")]

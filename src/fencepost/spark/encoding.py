@@ -191,11 +191,15 @@ def _topics_of(batch: pa.RecordBatch, topic: str | None, counts: Mapping[str, in
     places = pc.index_in(batch.column("topic"), pa.array(names, batch.column("topic").type)) if topic is None else None
     if places is None or places.null_count:
         unknown = topic if places is None else batch.column("topic").filter(places.is_null())[0].as_py()
-        raise RowError(
-            f"topic {'null' if unknown is None else unknown} is not one of those of this write: {', '.join(names)}"
-        )
+        shown = "null" if unknown is None else _in_one_line(unknown)
+        raise RowError(f"topic {shown} is not one of those of this write: {', '.join(names)}")
     which = places.to_numpy(zero_copy_only=False)
     return np.array(firsts)[which], np.array([counts[name] for name in names])[which]
+
+
+def _in_one_line(text: str) -> str:
+    """What a row has, to be read in a message."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 # From rows to records

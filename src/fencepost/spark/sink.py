@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -45,8 +46,11 @@ _LARGEST_ID: Final = 200
 _LARGEST_NUMBER: Final = 2**31 - 1
 _CANCELLED: Final = "SPARK_JOB_CANCELLED"
 """Spark's name for the error of a job that was cancelled."""
-_ROW_ERROR: Final = f"{RowError.__module__}.{RowError.__name__}: "
-"""What stands before the message in a task's traceback, which is all that Spark tells of its error."""
+_ROW_ERROR: Final = re.compile(rf"^ .*\n{re.escape(RowError.__module__)}\.{RowError.__name__}: (.*)$", re.MULTILINE)
+"""The message in a task's traceback, which is all that Spark tells of its error: behind the frames, on its own line.
+
+What a row has, and a message repeats, may look like one.
+"""
 _SPECULATES: Final = "spark.speculation"
 _ALLOCATES: Final = "spark.dynamicAllocation.enabled"
 _CHECKSUMS: Final = tuple(
@@ -307,8 +311,9 @@ class _InThisThread:
             if _CANCELLED in str(error):
                 raise WriteCancelled(what) from error
             first = first_failure(self._rows.sparkSession, tag) if SECOND_ATTEMPT in str(error) else None
-            if _ROW_ERROR in (said := first or str(error)):
-                raise RowError(said.rpartition(_ROW_ERROR)[2].splitlines()[0]) from error
+            row_error = _ROW_ERROR.search(first or str(error))
+            if row_error is not None:
+                raise RowError(row_error[1]) from error
             if first is not None:
                 raise TaskFailed(first) from error
             raise
