@@ -11,7 +11,15 @@ import pytest
 from tests.client.test_producer import LEVELS, producer, shown, simulate
 
 from fencepost.broker import running_broker
-from fencepost.client import Admin, ClosedError, Consumer, OffsetAndMetadata, Producer, TopicPartition, blocking
+from fencepost.client import (
+    Admin,
+    ClosedError,
+    Consumer,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+    blocking,
+)
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, CommitInDoubtError, TimedOutError
 from fencepost.protocol.messages import EndTxnRequest, LeaveGroupRequest, OffsetCommitRequest
@@ -21,6 +29,7 @@ AT = TopicPartition("t", 0)
 
 PRODUCER_CALLS: dict[str, Callable[[Producer], Awaitable[Any]]] = {
     "send": lambda writer: writer.send("t", b""),
+    "partitions_for": lambda writer: writer.partitions_for("t"),
     "init_transactions": lambda writer: writer.init_transactions(),
     "begin_transaction": lambda writer: writer.begin_transaction(),
     "prepare_transaction": lambda writer: writer.prepare_transaction(),

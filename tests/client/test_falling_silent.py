@@ -61,6 +61,7 @@ PRODUCER: dict[str, Case] = {
     "complete_transaction": Case(lambda writer: writer.complete_transaction("0:0")),
     "commit_transaction": Case(lambda writer: writer.commit_transaction(), _open),
     "abort_transaction": Case(lambda writer: writer.abort_transaction(), _open),
+    "partitions_for": Case(lambda writer: writer.partitions_for("t"), lambda writer: writer.start()),
     "flush": Case(lambda writer: writer.flush(PATIENCE_MS), _open, may_succeed=True),
     "close": Case(lambda writer: writer.close(PATIENCE_MS), _open, may_succeed=True),
 }
@@ -73,6 +74,8 @@ CONSUMER: dict[str, Case] = {
     "lag": Case(lambda reader: reader.lag(), _assigned),
     "seek_to_beginning": Case(lambda reader: reader.seek_to_beginning([AT]), _assigned),
     "seek_to_end": Case(lambda reader: reader.seek_to_end([AT]), _assigned),
+    "topics": Case(lambda reader: reader.topics()),
+    "partitions_for_topic": Case(lambda reader: reader.partitions_for_topic("t")),
     "poll": Case(lambda reader: reader.poll(PATIENCE_MS), may_succeed=True),
     "poll_batch": Case(lambda reader: reader.poll_batch(PATIENCE_MS), may_succeed=True),
     "unsubscribe": Case(lambda reader: reader.unsubscribe(), lambda reader: reader.poll(100), may_succeed=True),

@@ -211,15 +211,15 @@ def test_what_a_listener_raises_at_the_end_is_raised_when_all_is_done(ends: str,
         await reader.poll(0)
         with pytest.raises(ZeroDivisionError):
             await getattr(reader, ends)()
-        assert reader.assignment() == []
         assert world.broker is not None
         known = world.broker.node.groups.known("g")
         assert known is None or (isinstance(known, ClassicGroup) and not known.members)
         if ends == "close":
-            assert reader._cluster._connections == {}
+            assert (reader._cluster._connections, reader._fetcher.followed) == ({}, {})
             with pytest.raises(ClosedError):
                 await reader.poll(0)
         else:
+            assert reader.assignment() == []
             reader.assign(PARTITIONS)
             assert len(await take(reader, 1, 1)) == 0
         await reader.close()

@@ -122,12 +122,13 @@ class Assignment:
         self.preparation.cancel()
         self._joining.cancel()
 
-    def begin_at(self, at: TopicPartition, position: OffsetAndMetadata) -> bool:
-        """Whether this partition is assigned and not read yet; then it is begun there."""
-        is_waiting = self.is_not_read_yet(at)
-        if is_waiting:
+    def seek(self, at: TopicPartition, position: OffsetAndMetadata) -> None:
+        """Go on there, or begin there where it is assigned and not read yet.  Raises MisuseError as `followed`."""
+        if self.is_not_read_yet(at):
             self._sought[at] = position
-        return is_waiting
+        else:
+            self.followed(at)
+            self._fetcher.seek(at, position)
 
     def is_not_read_yet(self, at: TopicPartition) -> bool:
         """Whether this partition is assigned, and reading of it has not begun."""
@@ -136,6 +137,15 @@ class Assignment:
             or at in (self._to_follow or ())
             or (not self.is_started and at in (self._assigned or ()))
         )
+
+    def these_or_all(self, partitions: Iterable[TopicPartition] | None) -> Iterable[TopicPartition]:
+        """These, or (None) all that are assigned, also where reading has not begun; MisuseError if none ever were."""
+        if partitions is not None:
+            return partitions
+        waiting = self._assigned if self._to_follow is None and not self.is_started else self._to_follow
+        if waiting is None and not self.is_started and not self._fetcher.followed:
+            raise MisuseError("nothing is assigned to this consumer yet: poll() first, or assign() partitions")
+        return sorted({*self._fetcher.followed, *self._leaderless, *(waiting or ())})
 
     def position(self, at: TopicPartition) -> int:
         """Offset of the next record, also where it was said and is not read yet.  Raises MisuseError as `followed`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import Self, Unpack
 
@@ -16,11 +15,12 @@ from fencepost.client.commit_order.options import commit_order
 from fencepost.client.commit_order.partition import OpenTransaction
 from fencepost.client.commits import CommitCallback, Commits, Committed
 from fencepost.client.consumer_settings import check_settings
-from fencepost.client.deadline import Deadline, attempt
+from fencepost.client.deadline import attempt
 from fencepost.client.errors import ClosedError, MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.forgotten import left_by_a_consumer, tell_if_forgotten
 from fencepost.client.group_choice import CLASSIC, group_settings, membership
+from fencepost.client.leaving import Leaving
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.positions import Positions, isolation_of
 from fencepost.client.reading import Reading
@@ -28,6 +28,7 @@ from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.subscription import Subscription, SubscriptionPattern, chosen
+from fencepost.client.topic_lookups import partitions_as_of_now, topics_as_of_now
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import Isolation, TopicPartition
@@ -125,13 +126,11 @@ class Consumer:
         self._group = membership(self._cluster, settings)
         interval = auto_commit_interval_ms if auto_commit else None
         self._commits = Commits(self._group, self._fetcher, self._places, interval)
+        self._subscription = Subscription(self._cluster, topics, metadata_max_age_ms / 1000)
         self._assignment = Assignment(
-            Subscription(self._cluster, topics, metadata_max_age_ms / 1000),
-            self._fetcher,
-            self._places,
-            self._group,
-            self._commits.before_joining,
+            self._subscription, self._fetcher, self._places, self._group, self._commits.before_joining
         )
+        self._leaving = Leaving(self._cluster, self._assignment, self._fetcher, self._commits, self._group)
         self._reading = Reading(self._assignment, self._fetcher, self._commits, self._group, self._check_open)
         self._closing = False
         self._closed = asyncio.Event()
@@ -162,32 +161,20 @@ class Consumer:
             return
         self._closing = True
         self._assignment.stop()
-        patience = self._cluster.patience_ms + 2000 if timeout_ms is None else timeout_ms
-        deadline = self._cluster.deadline("close()", patience)
-        async with AsyncExitStack() as last:
-            last.callback(self._closed.set)
-            last.push_async_callback(self._cluster.close)
-            last.push_async_callback(attempt, self._fetcher.close, deadline)
-            last.callback(self._commits.close)
-            last.push_async_callback(self._leave, deadline)
-
-    async def _leave(self, deadline: Deadline) -> None:
-        async with AsyncExitStack() as last:
-            if self._group is not None:
-                last.push_async_callback(attempt, self._group.leave, deadline)
-            last.push_async_callback(attempt, self._assignment.leave, deadline)
-            last.push_async_callback(attempt, self._last_commits, deadline)
-
-    async def _last_commits(self) -> None:
-        await self._commits.settled()
-        if self._commits.is_automatic and self._assignment.is_started:
-            await self._commits.commit_done()
+        patience_ms = self._cluster.patience_ms + 2000 if timeout_ms is None else timeout_ms
+        await self._leaving.close(self._cluster.deadline("close()", patience_ms), self._closed.set)
 
     def _check_open(self, while_closing: bool = False) -> None:
         """`while_closing`: also what is still done while this is being closed is."""
         self._cluster.home.check()
         if self._closed.is_set() if while_closing else self._closing:
             raise ClosedError("the consumer is closed: make a new one")
+
+    @property
+    def _share(self) -> Assignment:
+        """What is assigned, until it is closed: a listener may ask for it meanwhile."""
+        self._check_open(while_closing=True)
+        return self._assignment
 
     # What is read
 
@@ -220,16 +207,31 @@ class Consumer:
         self._check_open()
         self._assignment.stop()
         try:
-            await self._leave(self._cluster.deadline("unsubscribe()"))
+            await self._leaving.leave(self._cluster.deadline("unsubscribe()"))
         finally:
             self._assignment.forget()
 
+    def subscription(self) -> list[str]:
+        """Topics that are subscribed to, sorted; those that fitted a pattern last, none of a SubscriptionPattern."""
+        self._check_open(while_closing=True)
+        return sorted(self._subscription.topics)
+
+    async def topics(self) -> list[str]:
+        """Names of the topics that may be read, sorted, without the broker's own: what a pattern is held against."""
+        return await topics_as_of_now(self._cluster)
+
+    async def partitions_for_topic(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions, which is not made by that.  Raises BrokerError if it is not there."""
+        return await partitions_as_of_now(self._cluster, topic)
+
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are being read, sorted."""
+        self._check_open(while_closing=True)
         return sorted(self._fetcher.followed)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this is in the group, for `send_offsets_to_transaction`.  Raises MisuseError without a group_id."""
+        self._check_open(while_closing=True)
         if self._group is None:
             raise MisuseError("this consumer has no group_id: give it one")
         return self._group.metadata()
@@ -320,6 +322,7 @@ class Consumer:
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit of each partition that is being read, after all records handed out so far."""
+        self._check_open(while_closing=True)
         return self._commits.next_offsets()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -330,7 +333,7 @@ class Consumer:
         """Offset of the next record of a partition that is being read, or for which `seek` said where to begin; in
         commit order where the oldest open transaction begins.  Raises MisuseError for any other partition.
         """
-        return self._assignment.position(place(at))
+        return self._share.position(place(at))
 
     def seek(self, at: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on with this offset, or begin with it when the partition is assigned and not read yet.
@@ -340,17 +343,15 @@ class Consumer:
         not assigned, PositionMetadataError for metadata that is none.
         """
         position = self._places.checked_one(place(at), offset)
-        if not self._assignment.begin_at(place(at), position):
-            self._assignment.followed(place(at))
-            self._fetcher.seek(place(at), position)
+        self._share.seek(place(at), position)
 
-    async def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on with the first record that is still there.  Raises MisuseError as `seek` does."""
-        await self._places.seek(partitions, EARLIEST, self.seek)
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Go on with the first record that is still there; None: in all that are assigned.  Raises as `seek`."""
+        await self._places.seek(self._share.these_or_all(partitions), EARLIEST, self.seek)
 
-    async def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on behind the last record there is, as `end_offsets` tells.  Raises MisuseError as `seek` does."""
-        await self._places.seek(partitions, LATEST, self.seek)
+    async def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Go on behind the last record there is, as `end_offsets` tells.  Otherwise as `seek_to_beginning`."""
+        await self._places.seek(self._share.these_or_all(partitions), LATEST, self.seek)
 
     async def lag(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """How many offsets are between the position and `end_offsets`, of these or all that are being read.
@@ -367,7 +368,7 @@ class Consumer:
 
         `otherwise`: where to go on in partitions of which the group has none, instead of `auto_offset_reset`.
         """
-        self._assignment.begin_at_committed(otherwise or {})
+        self._share.begin_at_committed(otherwise or {})
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed, or shared out anew by a rebalance.
@@ -375,19 +376,20 @@ class Consumer:
         In `on_partitions_assigned` and behind `assign` too.  Raises MisuseError for one that is not assigned.
         """
         for at in partitions:
-            self._assignment.pause(place(at))
+            self._share.pause(place(at))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out records of these partitions again.  Raises MisuseError for one that is not assigned."""
         for at in partitions:
-            self._assignment.resume(place(at))
+            self._share.resume(place(at))
 
     def paused(self) -> list[TopicPartition]:
         """The partitions of which nothing is handed out until they are resumed, sorted.  In any thread."""
-        return self._assignment.paused()
+        return self._share.paused()
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Transactions whose end was not read yet, and what is held of each.  Raises MisuseError in offset order."""
+        self._check_open(while_closing=True)
         return self._fetcher.open_transactions()
 
     async def beginning_offsets(

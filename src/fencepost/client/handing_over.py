@@ -26,6 +26,16 @@ One = Callable[[ProducerRecord], Awaitable[asyncio.Future[RecordMetadata]]]
 """Sends one record."""
 
 
+def one_by_one(send: Callable[..., Awaitable[asyncio.Future[RecordMetadata]]]) -> One:
+    """`send` is that of a producer."""
+
+    def one(record: ProducerRecord) -> Awaitable[asyncio.Future[RecordMetadata]]:
+        topic, value, key, partition, timestamp, headers = record
+        return send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers)
+
+    return one
+
+
 class ArrowStream(Protocol):
     """Rows that any library of Arrow can read: tables of pyarrow, data frames of pandas and polars.
 

@@ -14,7 +14,7 @@ from fencepost.client.batches import RecordMetadata
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, ClosedError, MisuseError
 from fencepost.client.forgotten import tell_if_forgotten, unacknowledged_records
-from fencepost.client.handing_over import ArrowStream, HandingOver, One
+from fencepost.client.handing_over import ArrowStream, HandingOver, One, one_by_one
 from fencepost.client.idempotence import Idempotence
 from fencepost.client.interceptors import Interceptors, ProducerInterceptor, ProducerRecord
 from fencepost.client.lanes import MOST_IN_FLIGHT
@@ -119,8 +119,7 @@ class Producer:
             counts=self._counts,
             **for_sender(settings),
         )
-        chooses = Partitioner(self._cluster.runtime.random, batch_bytes, partitioner)
-        self._placement = Placement(self._cluster, chooses)
+        self._placement = Placement(self._cluster, Partitioner(self._cluster.runtime.random, batch_bytes, partitioner))
         self._sending = Sending(self._cluster, self._placement, self._rules, max_request_size)
         self._handing_over = partial(HandingOver, self._cluster, self._placement, **for_handing_over(settings))
         self._sender: Sender | None = None
@@ -257,11 +256,7 @@ class Producer:
 
     @property
     def _one(self) -> One | None:
-        return self._send_record if self._intercepts else None
-
-    async def _send_record(self, record: ProducerRecord) -> asyncio.Future[RecordMetadata]:
-        topic, value, key, partition, timestamp, headers = record
-        return await self.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers)
+        return one_by_one(self.send) if self._intercepts else None
 
     def _open_sender(self) -> Sender:
         self._cluster.home.check()
@@ -299,7 +294,7 @@ class Producer:
         return await (await self.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers))
 
     async def flush(self, timeout_ms: float | None = None) -> None:
-        """Wait until everything that was sent before is acknowledged or has failed.
+        """Wait until everything that was sent before is acknowledged or has failed; after `close` all of it has.
 
         Raises nothing for what has failed: the result of each `send` does, and in a transaction the commit.
         `timeout_ms`: raises TimedOutError after so many milliseconds; what is on its way goes on.
@@ -307,6 +302,11 @@ class Producer:
         if self._sender is not None:
             self._cluster.home.check()
             await self._within(timeout_ms, "flush()", self._sender.flush())
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions that `send` chooses from; it waits for the topic, and raises, as that."""
+        self._open_sender()
+        return list((self._cluster.topics.get(topic) or await self._placement.looked_up(topic, None)).leaders)
 
     def statistics(self) -> ProducerStatistics:
         """What was sent, acknowledged, sent again and refused since this was made; also after it is closed."""

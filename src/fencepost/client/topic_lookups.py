@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from fencepost.client.arguments import one
 from fencepost.client.cluster import Cluster, Deadline, TopicView
 from fencepost.client.errors import BrokerError, ClientError, ConnectionLostError, UnreachableError
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import MetadataResponse
+from fencepost.protocol.messages import MetadataRequest, MetadataResponse
+from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.types import TopicPartition
 
 #: Seconds at least, as in Apache Kafka's clients (retry.backoff.ms), and at most, while a partition is led by nobody.
@@ -126,3 +128,37 @@ async def _missing(cluster: Cluster, names: Sequence[str], deadline: Deadline, c
         else:
             gone = (each for each in answer.topics if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return frozenset(each.name for each in gone if each.name is not None)
+
+
+async def topics_as_of_now(cluster: Cluster) -> list[str]:
+    """Names of all topics that may be read, sorted, without the broker's own.  Raises TimedOutError."""
+    answer = await _told(cluster, None, cluster.deadline("looking up the topics that there are"))
+    return sorted(each.name for each in answer.topics if each.name and not (each.is_internal or each.error_code))
+
+
+async def partitions_as_of_now(cluster: Cluster, topic: str) -> list[int]:
+    """Numbers of a topic's partitions, sorted; it is not made.  Raises BrokerError, TimedOutError."""
+    deadline = cluster.deadline(f"looking up topic {one('topic', topic)!r}")
+    while True:
+        (told,) = (await _told(cluster, topic, deadline)).topics
+        error = ErrorCode(told.error_code)
+        if error and (not error.retriable or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise BrokerError(error, f"topic {topic!r} cannot be used")
+        if told.partitions and not error:
+            return sorted(part.partition_index for part in told.partitions)
+        await deadline.pause(error.name if error else "no partitions yet")
+
+
+async def _told(cluster: Cluster, topic: str | None, deadline: Deadline) -> MetadataResponse:
+    """What a broker says of a topic, or (None) of all; what is known of those that are read stays as it is."""
+    asked = None if topic is None else [MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+    while True:
+        try:
+            connection = await deadline.within(cluster.any_connection())
+            version = connection.version_of(MetadataRequest, 12)
+            answer: MetadataResponse = await deadline.within(connection.request(request, version))
+        except (ConnectionLostError, UnreachableError) as lost:
+            await deadline.pause(lost)
+        else:
+            return answer

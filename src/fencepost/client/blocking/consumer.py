@@ -101,11 +101,23 @@ class Consumer(Blocking):
 
     @as_in(consumer.Consumer.assignment)
     def assignment(self) -> list[TopicPartition]:
-        return self._consumer.assignment()
+        return self._portal.call(_in_the_loop(self._consumer.assignment))
+
+    @as_in(consumer.Consumer.subscription)
+    def subscription(self) -> list[str]:
+        return self._portal.call(_in_the_loop(self._consumer.subscription))
+
+    @as_in(consumer.Consumer.topics)
+    def topics(self) -> list[str]:
+        return self._portal.call(self._consumer.topics())
+
+    @as_in(consumer.Consumer.partitions_for_topic)
+    def partitions_for_topic(self, topic: str) -> list[int]:
+        return self._portal.call(self._consumer.partitions_for_topic(topic))
 
     @as_in(consumer.Consumer.group_metadata)
     def group_metadata(self) -> ConsumerGroupMetadata:
-        return self._consumer.group_metadata()
+        return self._portal.call(_in_the_loop(self._consumer.group_metadata))
 
     @as_in(consumer.Consumer.poll)
     def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
@@ -199,11 +211,11 @@ class Consumer(Blocking):
         self._portal.call(_in_the_loop(partial(self._consumer.seek, at, offset)))
 
     @as_in(consumer.Consumer.seek_to_beginning)
-    def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         self._portal.call(self._consumer.seek_to_beginning(partitions))
 
     @as_in(consumer.Consumer.seek_to_end)
-    def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
+    def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         self._portal.call(self._consumer.seek_to_end(partitions))
 
     @as_in(consumer.Consumer.lag)
@@ -224,7 +236,7 @@ class Consumer(Blocking):
 
     @as_in(consumer.Consumer.paused)
     def paused(self) -> list[TopicPartition]:
-        return self._consumer.paused()
+        return self._portal.call(_in_the_loop(self._consumer.paused))
 
     @as_in(consumer.Consumer.beginning_offsets)
     def beginning_offsets(

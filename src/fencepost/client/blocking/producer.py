@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from fencepost.client import producer
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.delivery import Delivery
+from fencepost.client.errors import ClosedError
 from fencepost.client.handing_over import ArrowStream
 from fencepost.client.portal import Portal
 from fencepost.client.prepared import PreparedTxnState
@@ -110,7 +111,12 @@ class Producer(Blocking):
 
     @as_in(producer.Producer.flush)
     def flush(self, timeout_ms: float | None = None) -> None:
-        self._portal.call(self._producer.flush(timeout_ms))
+        with suppress(ClosedError):
+            self._portal.call(self._producer.flush(timeout_ms))
+
+    @as_in(producer.Producer.partitions_for)
+    def partitions_for(self, topic: str) -> list[int]:
+        return self._portal.call(self._producer.partitions_for(topic))
 
     @as_in(producer.Producer.statistics)
     def statistics(self) -> ProducerStatistics:
