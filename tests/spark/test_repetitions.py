@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import product
+from threading import Barrier, BrokenBarrierError
+from typing import Any
 
 import pytest
 
@@ -58,6 +62,27 @@ def test_a_write_that_is_answered_has_its_rows_in_the_cluster(order: tuple[str, 
         assert wrote is None or cluster.has is mine
     if len(set(order)) == 1:
         assert wrote is not None, "nothing but repetitions"
+
+
+def test_of_two_at_once_with_other_rows_one_is_refused() -> None:
+    """As of two sinks of one application, in two threads: each is to find what the other is about to write."""
+    both = Barrier(2)
+
+    class Slow(dict[Any, Any]):
+        def get(self, key: Any, default: Any = None) -> Any:
+            found = super().get(key, default)
+            with suppress(BrokenBarrierError):
+                both.wait(0.3)
+            return found
+
+    cluster, repetitions, halves = Cluster(), Repetitions(), [Rows(), Rows()]
+    repetitions._last = Slow()  # type: ignore[misc]
+
+    def write(rows: Rows) -> bool | None:
+        return repetitions.carry_out(WHERE, Write(BATCH, rows, "t"), lambda: cluster.write(rows, "done"))
+
+    with ThreadPoolExecutor(2) as threads:
+        assert sorted(map(str, threads.map(write, halves))) == ["None", "True"]
 
 
 def test_a_write_of_the_same_rows_is_a_repetition() -> None:

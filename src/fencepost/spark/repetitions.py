@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from threading import Lock
 from typing import Final, NamedTuple
 
 Place = tuple[str, str]
@@ -32,23 +33,26 @@ class _Last(NamedTuple):
 
 
 class Repetitions:
-    """What was written last in each place, by this process.  Of one place, one write at a time."""
+    """What was written last in each place, by this process.  In any thread."""
 
     def __init__(self) -> None:
         self._last: Final[dict[Place, _Last]] = {}
+        self._marking = Lock()
+        """Of two at once one finds the other's mark."""
 
     def carry_out(self, where: Place, write: Write, work: Callable[[], bool]) -> bool | None:
         """What `work` returns: whether it wrote, or the batch was committed before.  None: with other rows.
 
         It is not called where that is known before.
         """
-        last = self._last.get(where)
-        again = last is not None and last.batch == write.batch
-        is_other = again and last is not None and (last.rows() is not write.rows or last.topic != write.topic)
-        if is_other and last is not None and last.is_done:
-            return None
         given = _Last(write.batch, weakref.ref(write.rows), write.topic, is_done=False)
-        self._last[where] = given._replace(rows=_nothing) if is_other else given
+        with self._marking:
+            last = self._last.get(where)
+            again = last is not None and last.batch == write.batch
+            is_other = again and last is not None and (last.rows() is not write.rows or last.topic != write.topic)
+            if is_other and last is not None and last.is_done:
+                return None
+            self._last[where] = given._replace(rows=_nothing) if is_other else given
         wrote = work()
         if is_other and not wrote:
             return None
