@@ -244,6 +244,10 @@ def test_damaged_metadata_is_named(tmp_path: Path) -> None:
         (("--advertise", "a b:1"), "--advertise a b:1: give a host and a port"),
         (("--metrics", "a..b:0"), "--metrics a..b:0: give a host and a port"),
         (("--listen", "127.0.0.1:0", "--advertise", ""), "--advertise : give a host and a port"),
+        (
+            ("--listen", "localhost:9404", "--metrics", "localhost:9404"),
+            "--listen and --metrics are both localhost:9404",
+        ),
         (("--listen", "127.0.0.1:0", "--metrics", ""), "--metrics : give a host and a port"),
     ],
 )

@@ -122,6 +122,8 @@ def run(options: argparse.Namespace) -> int:
     listen = _address("--listen", options.listen)
     advertised = _address("--advertise", options.advertise) if options.advertise is not None else None
     metrics = _address("--metrics", options.metrics) if options.metrics is not None else None
+    if listen == metrics and listen.port:
+        raise Refused(f"--listen and --metrics are both {listen}: choose another port for one of them")
     settings = assigned(options.set)
     of_file = _settings_in(options.settings) if options.settings is not None else {}
     try:
