@@ -182,12 +182,13 @@ def a_soak(folder: Path, hours: str = "0.00001") -> soak.Soak:
 
 @pytest.mark.usefixtures("stand_in")
 @pytest.mark.parametrize(
-    ("fourth", "says"), [("hangs", "BROKEN: the run has not ended after 1 s"), ("dies", "seed 9 00")]
+    ("fourth", "says"), [("hangs", "BROKEN: the run has not ended after 5 s"), ("dies", "seed 9 00")]
 )
 def test_a_seed_that_does_not_come_to_its_end_is_named_and_not_the_first_of_those_before_it(
     fourth: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(soak, "PATIENCE", 1)
+    if fourth == "hangs":  # else it may take what a busy machine takes
+        monkeypatch.setattr(soak, "PATIENCE", 5)
     monkeypatch.setenv("FOURTH", fourth)
     assert a_soak(tmp_path).run() == 1
     (kept,) = (tmp_path / "soak" / "failures").iterdir()
@@ -201,7 +202,7 @@ def test_what_ctrl_c_or_its_time_leaves_of_shrinking_is_kept(
 ) -> None:
     monkeypatch.setenv("FOURTH", "is broken")
     monkeypatch.setenv("TAKES", "600")
-    monkeypatch.setattr(soak, "PATIENCE", 2)
+    monkeypatch.setattr(soak, "PATIENCE", 5)
     assert a_soak(tmp_path).run() == 1
     (kept,) = (tmp_path / "soak" / "failures").glob("test_seed_10.py")
     assert kept.read_text() == "the shortest plan so far\n"
