@@ -17,7 +17,8 @@ from fencepost.protocol.types import Offset
 logger = logging.getLogger(__name__)
 
 #: What a user's function may raise that harms nobody else.  Whoever asks for the result of what was cancelled gets a
-#: CancelledError, which is then no cancellation of ours: nothing is awaited there.
+#: CancelledError, which is then no cancellation of ours.  Where something is awaited the two are told apart by
+#: `rebalance_listener.end_if_cancelled`.
 RAISED_BY_USER: Final = (Exception, asyncio.CancelledError)
 
 
