@@ -13,8 +13,9 @@ import pytest
 from tests.client.test_in_flight import Brokers, Faults, Partition, play, send
 from tests.client.test_producer import producer, simulate
 
-from fencepost.client import BrokerError, ClosedError, Producer
+from fencepost.client import BrokerError, ClosedError, Producer, TopicPartition
 from fencepost.client.sender import Sender
+from fencepost.client.transaction_state import CALLS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, World
 
@@ -68,6 +69,30 @@ def test_nothing_is_taken_while_it_closes() -> None:
                 await refused
         await closing
         assert (await sent).offset == 0
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("call", [*CALLS])
+def test_no_call_is_taken_while_a_transaction_ends_because_of_a_close(call: str) -> None:
+    """Its state is that of the abort, which is none of the caller's."""
+    arguments = {
+        "send": ("t", b"1"),
+        "send_offsets_to_transaction": ({TopicPartition("t", 0): 1}, "g"),
+        "complete_transaction": ("1:1",),
+    }
+
+    async def scenario(world: World) -> None:
+        producer = await Producer(ADDRESS, transactional_id="id", runtime=world.runtime("closes")).start()
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        sent = await producer.send("t", b"0", partition=0)
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        with pytest.raises(ClosedError, match="being closed"):
+            await getattr(producer, call)(*arguments.get(call, ()))
+        await closing
+        assert sent.done()
 
     simulate(scenario)
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.client.test_producer import LEVELS, producer, shown, simulate
 
+from fencepost.broker.network.registry import SERVED
 from fencepost.client import (
     Admin,
+    CommitInDoubtError,
     Producer,
     ProducerFencedError,
     TopicPartition,
@@ -17,6 +21,7 @@ from fencepost.client import (
 )
 from fencepost.simulation.world import ADDRESS, World
 
+END_TXN = 26
 EXPIRY = {"transactional.id.expiration.ms": 5000, "transaction.remove.expired.transaction.cleanup.interval.ms": 1000}
 CALLS = pytest.mark.parametrize("call", ["send", "offsets"])
 
@@ -77,3 +82,67 @@ def test_case_3_another_producer_has_the_id_by_now(level: int, call: str) -> Non
         assert await shown(world) == [b"first", b"second", b"second again"]
 
     simulate(scenario, level, **EXPIRY)
+
+
+def lose_an_answer(monkeypatch: pytest.MonkeyPatch, asked: list[asyncio.Task[Any]]) -> None:
+    """The first EndTxn is carried out; whoever waits for its answer is interrupted then."""
+    handler = SERVED[END_TXN].handler
+
+    def carried_out(request: Any, context: Any, node: Any) -> Any:
+        if asked:
+            asked.pop().cancel()
+        return handler(request, context, node)
+
+    monkeypatch.setitem(SERVED, END_TXN, replace(SERVED[END_TXN], handler=carried_out))
+
+
+@LEVELS
+@pytest.mark.parametrize("expires", [True, False])
+def test_a_commit_that_was_interrupted_is_in_doubt_once_the_id_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, level: int, expires: bool
+) -> None:
+    """It was carried out here: whoever is told that nothing of it is there writes it again."""
+
+    async def scenario(world: World) -> None:
+        asked: list[asyncio.Task[Any]] = []
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"paid", partition=0)
+            lose_an_answer(monkeypatch, asked)
+            committing = asyncio.create_task(writer.commit_transaction())
+            asked.append(committing)
+            await asyncio.wait([committing])
+            assert committing.cancelled()
+            if expires:
+                await expire(world)
+                with pytest.raises(CommitInDoubtError, match="committed or not: read the output"):
+                    await writer.commit_transaction()
+            else:
+                await writer.commit_transaction()
+        assert await shown(world) == [b"paid"]
+
+    simulate(scenario, level, **EXPIRY)
+
+
+def test_a_prepared_transaction_whose_completion_was_interrupted_is_not_known_to_be_committed_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: World) -> None:
+        asked: list[asyncio.Task[Any]] = []
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"paid", partition=0)
+            kept = str(await writer.prepare_transaction())
+        async with producer(world) as other:
+            lose_an_answer(monkeypatch, asked)
+            completing = asyncio.create_task(other.complete_transaction(kept))
+            asked.append(completing)
+            await asyncio.wait([completing])
+            assert completing.cancelled()
+            await expire(world)
+            assert not await other.complete_transaction(kept)
+        assert await shown(world) == [b"paid"]
+
+    simulate(scenario, **EXPIRY)

@@ -277,6 +277,46 @@ def test_nobody_takes_the_id_over_while_it_is_being_completed() -> None:
     simulate(scenario, **ALLOWED)
 
 
+@pytest.mark.parametrize("is_this_one", [True, False])
+@pytest.mark.parametrize("whose", ["its own", "one that kept it", "another"])
+@pytest.mark.parametrize("after", [0, 0.0005, 0.001, 0.002, 0.004, 0.01])
+def test_completing_may_be_interrupted_and_asked_for_again(after: float, whose: str, is_this_one: bool) -> None:
+    async def scenario(world: World) -> None:
+        async with taking_part(world) as first:
+            await first.init_transactions()
+            kept = str(await prepare(first, b"first"))
+            writer = first if whose == "its own" else taking_part(world)
+            async with writer:
+                if whose == "one that kept it":
+                    await writer.init_transactions(keep_prepared=True)
+                decided = kept if is_this_one or whose == "another" else "7:7"
+                completing = asyncio.ensure_future(writer.complete_transaction(decided))
+                await asyncio.wait([completing], timeout=after)
+                completing.cancel()
+                await asyncio.wait([completing])
+                for _ in range(2):
+                    assert await writer.complete_transaction(decided) is (decided == kept)
+        assert await shown(world) == ([b"first"] if decided == kept else [])
+
+    simulate(scenario, **ALLOWED)
+
+
+def test_what_is_being_committed_is_not_aborted_by_another_text() -> None:
+    async def scenario(world: World) -> None:
+        async with taking_part(world) as writer:
+            await writer.init_transactions()
+            kept = await prepare(writer, b"first")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.0001):
+                    await writer.commit_transaction()
+            with pytest.raises(MisuseError, match="with this text"):
+                await writer.complete_transaction("7:7")
+            assert await writer.complete_transaction(kept)
+        assert await shown(world) == [b"first"]
+
+    simulate(scenario, **ALLOWED)
+
+
 @pytest.mark.parametrize("carried_out", [True, False])
 def test_an_answer_that_is_lost_is_asked_for_again(monkeypatch: pytest.MonkeyPatch, carried_out: bool) -> None:
     handler, asked = SERVED[END_TXN].handler, list[Any]()

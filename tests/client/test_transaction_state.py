@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fencepost.client.errors import MisuseError
-from fencepost.client.transaction_state import CALLS, TRANSITIONS, State, check_call, follow
+from fencepost.client.transaction_state import CALLS, TRANSITIONS, State, check_call, completion, follow
 
 S = State
 #: What is open, in whatever way it may still end.
@@ -26,7 +26,8 @@ def may_be_called(call: str, state: State) -> bool:
         case "prepare_transaction":
             return state in (S.IN_TRANSACTION, S.PREPARED)  # again: to be told once more
         case "complete_transaction":
-            return state in (S.UNINITIALIZED, S.PREPARED, S.READY)  # what another process prepared, too
+            # What another process prepared, too; again, where its end has begun and is not confirmed.
+            return state in (S.UNINITIALIZED, S.PREPARED, S.COMMITTING, S.ABORTING, S.READY)
         case "commit_transaction":
             return state in OPEN - {S.ABORTING, S.ABORTABLE_ERROR}
         case _:
@@ -61,6 +62,19 @@ def may_follow(state: State, following: State) -> bool:
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_may_be_made_where_the_words_say(call: str, state: State) -> None:
     assert (state in CALLS[call]) == may_be_called(call, state)
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("is_this_one", [True, False])
+def test_what_has_begun_to_end_is_completed_in_no_other_way(state: State, is_this_one: bool) -> None:
+    """It may be committed by then, or aborted."""
+    wanted, other = (S.COMMITTING, S.ABORTING) if is_this_one else (S.ABORTING, S.COMMITTING)
+    if state is other or state not in CALLS["complete_transaction"]:
+        with pytest.raises(MisuseError, match=re.escape(state.value)):
+            completion(state, is_this_one=is_this_one)
+    else:
+        is_open = state in OPEN
+        assert completion(state, is_this_one=is_this_one) is (wanted if is_open else None)
 
 
 @pytest.mark.parametrize("state", State)

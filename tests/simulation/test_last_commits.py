@@ -18,7 +18,7 @@ PLAN = Plan(1, 0.3, Circumstances(), {"producer-0": Window()})
 
 def with_failed_tries(monkeypatch: pytest.MonkeyPatch, failures: int) -> tuple[list[str], Outcomes]:
     """So many times the end of the last transaction is not answered in time, once nothing goes wrong any more."""
-    commit_at_last, commit = workload._commit_at_last, Producer.commit_transaction
+    commit_at_last, commit = workload.commit_at_last, Producer.commit_transaction
     left = failures
 
     async def in_vain(producer: Producer) -> None:
@@ -32,7 +32,7 @@ def with_failed_tries(monkeypatch: pytest.MonkeyPatch, failures: int) -> tuple[l
         monkeypatch.setattr(Producer, "commit_transaction", in_vain)
         await commit_at_last(*args)
 
-    monkeypatch.setattr(workload, "_commit_at_last", at_last)
+    monkeypatch.setattr(workload, "commit_at_last", at_last)
     report = carry_out(PLAN)
     return report.faults, report.outcomes
 

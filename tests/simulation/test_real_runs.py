@@ -35,7 +35,9 @@ LOAD = Load(
     batch_bytes=100,
     impatience_ms=2000,
 )
-EVERYBODY = {"producer": 2, "single": 1, "pipelined": 1, "windowed": 1, "older": 1, "reader": 1, "onlooker": 1}
+EVERYBODY = dict.fromkeys(("single", "pipelined", "windowed", "older", "reader", "onlooker", "impatient"), 1) | {
+    "producer": 2
+}
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
 
 

@@ -9,7 +9,8 @@ import pytest
 from tests.spark.test_driver import Bench, Tasks, batch, in_world
 
 from fencepost.client.errors import ProducerFencedError
-from fencepost.client.transactional_id import TransactionalId, fenced_error
+from fencepost.client.transaction_errors import fenced_error
+from fencepost.client.transactional_id import TransactionalId
 from fencepost.spark.attempt import Plan
 from fencepost.spark.driver import WriteFailed
 

@@ -260,16 +260,14 @@ class Producer:
 
     def _open_sender(self) -> Sender:
         self._cluster.home.check()
-        if self._closed:
-            raise ClosedError("the producer is closed: make a new one")
+        if self._closed or self._closing:
+            raise ClosedError(f"the producer is {'closed' if self._closed else 'being closed'}: make a new one")
         if self._sender is None:
             raise MisuseError("the producer is not open: use it inside `async with Producer(...) as producer:`")
         return self._sender
 
     async def _check_send(self) -> Sender:
         sender = self._open_sender()
-        if self._closing:
-            raise ClosedError("the producer is being closed: make a new one")
         if self._transactions is not None:
             await self._transactions.check_send()
         elif isinstance(self._rules, Idempotence) and self._rules.error is not None:
@@ -352,8 +350,8 @@ class Producer:
 
         Raises TransactionAbortableError if it cannot be committed (abort, then go on), ProducerFencedError if another
         producer has taken over, OutcomeUnknownError if no answer came in time (call it again to find out), and
-        CommitInDoubtError if that cannot be found out: when it is closed meanwhile, before transaction.version 2, or
-        where the broker answers an error that does not tell.
+        CommitInDoubtError if that cannot be found out: when it is closed meanwhile, before transaction.version 2, where
+        the broker has forgotten the id by then (transactional.id.expiration.ms) or answers an error that does not tell.
         """
         await self._transactional().commit()
 
@@ -380,7 +378,7 @@ class Producer:
 
         Called before `init_transactions`, in another process too.  False: it had ended before, and the id was used
         since; only its own process was told how.  With `init_transactions(keep_prepared=True)` before, or in the
-        process that prepared one, another transaction than this one is aborted.  May be called again.
+        process that prepared one, another transaction than this one is aborted.  May be called again, with the same.
         Raises TransactionAbortedError if it was aborted, as by its time-out, OutcomeUnknownError if no answer came in
         time, ValueError for a text that is none.
         """

@@ -45,7 +45,7 @@ CALLS: Final[Mapping[str, tuple[State, ...]]] = {
     "send": (State.IN_TRANSACTION,),
     "send_offsets_to_transaction": (State.IN_TRANSACTION,),
     "prepare_transaction": (State.IN_TRANSACTION, State.PREPARED),
-    "complete_transaction": (State.UNINITIALIZED, State.PREPARED, State.READY),
+    "complete_transaction": (State.UNINITIALIZED, State.PREPARED, State.COMMITTING, State.ABORTING, State.READY),
     "commit_transaction": (State.IN_TRANSACTION, State.PREPARED, State.COMMITTING),
     "abort_transaction": (State.IN_TRANSACTION, State.PREPARED, State.ABORTABLE_ERROR, State.ABORTING),
 }
@@ -55,6 +55,20 @@ def check_call(call: str, state: State) -> None:
     """Raises MisuseError if the call cannot be made in this state."""
     if state not in CALLS[call]:
         raise MisuseError(f"{call}() cannot be called on this producer now: {state.value}")
+
+
+def completion(state: State, *, is_this_one: bool) -> State | None:
+    """How a prepared transaction is completed: what follows for the one that is open here, None where none is.
+
+    `is_this_one`: it is the one that is to be committed.  Raises MisuseError where the other end of it has begun.
+    """
+    check_call("complete_transaction", state)
+    if state not in (State.PREPARED, State.COMMITTING, State.ABORTING):
+        return None
+    following = State.COMMITTING if is_this_one else State.ABORTING
+    if state not in (State.PREPARED, following):
+        raise MisuseError(f"complete_transaction() cannot be called with this text on this producer now: {state.value}")
+    return following
 
 
 def follow(state: State, following: State) -> State:

@@ -19,16 +19,14 @@ from fencepost.client.errors import (
     CommitInDoubtError,
     ConnectionLostError,
     MisuseError,
-    OutcomeUnknownError,
-    ProducerFencedError,
     TimedOutError,
     TransactionAbortableError,
     TransactionAbortedError,
-    TransactionTimedOutError,
     UnreachableError,
 )
 from fencepost.client.outcomes import Outcome, outcome_of
 from fencepost.client.prepared import SINCE_TWO_PHASE, PreparedTxnState, two_phase_refusal
+from fencepost.client.transaction_errors import fenced_error, in_doubt, timed_out_error, unconfirmed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -256,24 +254,20 @@ class TransactionalId:
                 "EndTxn", request, lambda found: found.error_code, deadline, versions=_Versions.of("EndTxn", tv2)
             )
         except (TransactionAbortableError, StaleProducerEpochError, BrokerError) as error:
-            if commit and not tv2 and (self.unsettled or self._end_unsettled):
-                # The first one may have been carried out, and something late have come between (KAFKA-17754).
-                raise CommitInDoubtError(
-                    f"the answer to the commit of {self.name!r} was lost, and its repetition refused: {error}. It may "
-                    "be committed or not: read the output to find out, then go on with a new producer"
-                ) from error
+            is_forgotten = isinstance(error, StaleProducerEpochError) and error.is_forgotten
+            if commit and (is_forgotten or not tv2) and (self.unsettled or self._end_unsettled):
+                # The first one may have been carried out, and the id have expired since, or something late have come
+                # between (KAFKA-17754).
+                lost = f"the answer to the commit of {self.name!r} was lost"
+                raise in_doubt(f"{lost}, and its repetition refused: {error}") from error
             if commit and isinstance(error, BrokerError) and error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
-                raise CommitInDoubtError(
-                    f"what went wrong with the commit of {self.name!r} the broker does not tell: {error}. It may be "
-                    "committed or not: read the output to find out, then go on with a new producer"
+                raise in_doubt(
+                    f"what went wrong with the commit of {self.name!r} the broker does not tell: {error}"
                 ) from error
             raise
         except ClosedError as error:
             if commit and (self.unsettled or self._end_unsettled):
-                raise CommitInDoubtError(
-                    f"the producer was closed before the commit of {self.name!r} was answered. It may be committed or "
-                    "not: read the output to find out, then go on with a new producer"
-                ) from error
+                raise in_doubt(f"the producer was closed before the commit of {self.name!r} was answered") from error
             raise
         finally:
             self._end_unsettled = self._end_unsettled or self.unsettled
@@ -295,6 +289,10 @@ class TransactionalId:
             await self.end(prepared.producer_id_and_epoch, commit=True, tv2=True)
         except StaleProducerEpochError:
             return False
+        except CommitInDoubtError as error:
+            if isinstance(error.__cause__, StaleProducerEpochError):
+                return False
+            raise
         except MAY_PASS as error:
             raise unconfirmed(error, "complete_transaction") from error
         except TransactionAbortableError as error:
@@ -361,37 +359,6 @@ class TransactionalId:
         if outcome is Outcome.ABORTABLE:
             return TransactionAbortableError(f"{what}: abort the transaction, then go on")
         return BrokerError(error, what)
-
-
-def fenced_error(name: str) -> ProducerFencedError:
-    """Another producer has the id now."""
-    return ProducerFencedError(
-        f"another producer has taken over the transactional id {name!r}: this one can do nothing more. If both are "
-        "meant to run, give each an id of its own"
-    )
-
-
-def timed_out_error(name: str) -> TransactionTimedOutError:
-    """The transaction took too long."""
-    return TransactionTimedOutError(
-        f"the broker aborted the transaction of {name!r} because it was open for longer than transaction_timeout_ms: "
-        "abort, then go on; make it shorter, or the time-out longer"
-    )
-
-
-def unconfirmed(error: TimedOutError | AuthenticationError, call: str) -> ClientError:
-    """The call that ends a transaction, which may be made again, has failed."""
-    if isinstance(error, TimedOutError):
-        return OutcomeUnknownError(f"{error}. Call {call}() again to find out")
-    return AuthenticationError(f"{error}. When that is mended call {call}() again to find out")
-
-
-def forgotten_error(name: str) -> TransactionAbortableError:
-    """Nobody used the transactional id for so long that the broker has forgotten it (KIP-360, failure handling)."""
-    return TransactionAbortableError(
-        f"the broker has forgotten {name!r}, which had no transaction for transactional.id.expiration.ms: what was "
-        "sent since is not there. Abort, then go on"
-    )
 
 
 class _Versions(NamedTuple):

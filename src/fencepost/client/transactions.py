@@ -31,7 +31,8 @@ from fencepost.client.outcomes import Outcome
 from fencepost.client.prepared import PreparedTxnState
 from fencepost.client.sender import Sender
 from fencepost.client.settings import check_sendable
-from fencepost.client.transaction_state import CALLS, State, check_call, follow
+from fencepost.client.transaction_errors import forgotten_error, timed_out_error, unconfirmed
+from fencepost.client.transaction_state import CALLS, State, check_call, completion, follow
 from fencepost.client.transactional_id import (
     BEFORE_TV2,
     MAY_PASS,
@@ -40,9 +41,6 @@ from fencepost.client.transactional_id import (
     OffsetAndMetadata,
     StaleProducerEpochError,
     TransactionalId,
-    forgotten_error,
-    timed_out_error,
-    unconfirmed,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
@@ -245,11 +243,11 @@ class Transactions:
     async def complete(self, prepared: PreparedTxnState) -> bool:
         """Commit what was prepared, here or elsewhere; whether it is known to be committed."""
         await self.raise_error()
-        check_call("complete_transaction", self._state)
-        if self._state is State.PREPARED:
-            if prepared == self._prepared:
-                await self.commit()
-                return True
+        following = completion(self._state, is_this_one=prepared == self._prepared)
+        if following is State.COMMITTING:
+            await self.commit()
+            return True
+        if following is State.ABORTING:
             await self.abort()
         elif self._state is State.UNINITIALIZED and prepared.has_records:
             with self._call.alone("complete_transaction"):

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.simulation.any_request import Asker
 from fencepost.simulation.idempotent_load import produce_idempotently
+from fencepost.simulation.impatient_load import produce_impatiently
 from fencepost.simulation.pipelined_load import produce_pipelined
 from fencepost.simulation.readers import UNCOMMITTED, Part, read_meanwhile
 from fencepost.simulation.surroundings import ClientProcess, Surroundings
@@ -50,6 +51,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "pipelined": lambda stage, process, stop: produce_pipelined(process, stage.outcomes, stop, stage.load),
     "windowed": lambda stage, process, stop: produce_windowed(process, stage.outcomes, stop, stage.load),
     "older": lambda stage, process, stop: produce_windowed(process, stage.outcomes, stop, stage.load, newest=1),
+    "impatient": lambda stage, process, stop: produce_impatiently(process, stage.outcomes, stop, stage.load),
     "asker": lambda stage, process, stop: Asker(process.runtime(), *stage.world.cluster[:2]).ask(stop),
     "reader": lambda stage, process, stop: read_meanwhile(
         process, stage.passes, stop, stage.load.impatience_ms, stage.outcomes.sights

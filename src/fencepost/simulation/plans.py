@@ -33,6 +33,7 @@ _FEW_RECORDS: Final = 100
 """Bytes of batches that have one record or two."""
 _MIN_SESSION: Final = "group.min.session.timeout.ms"
 _SOON_MS: Final = 1500
+_TWO_PHASE: Final = "transaction.two.phase.commit.enable"
 #: A transaction ends with its producer's connection.
 ABORTED_BY_THE_WAY: Final = "transaction.abort.on.disconnect"
 #: What the node and topics may be set to in few runs: one in seven has each.
@@ -75,6 +76,7 @@ class Circumstances(NamedTuple):
     idempotent: int = 0
     pipelined: int = 0
     windowed: int = 0
+    impatient: int = 0
     askers: int = 0
     readers: int = 0
     ordered: int = 0
@@ -101,6 +103,7 @@ class Circumstances(NamedTuple):
             "single": self.idempotent,
             "pipelined": self.pipelined,
             "windowed": self.windowed,
+            "impatient": self.impatient,
             "asker": self.askers,
             "reader": self.readers,
         }
@@ -198,9 +201,23 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         call_faults=call_faults,
         largest_skew_ms=skew,
     )
+    given = _with_impatient_ones(given, Random(f"{seed}/impatient"), alone=alone)
     given = given._replace(limits=_told_apart(given))
     given = _shaped(given, Random(f"{seed}/records"), log["segment_bytes"])
     return given._replace(ordered=0 if _loses(given) else Random(f"{seed}/commit order").choice((0, 0, 1, 2)))
+
+
+def _with_impatient_ones(given: Circumstances, chance: Random, *, alone: bool) -> Circumstances:
+    """Perhaps with producers that are interrupted anywhere.
+
+    They prepare transactions where `transaction.version` stays at 2, which that needs.
+    """
+    count = chance.choice((0, 1, 2) if alone else (0, 0, 1))
+    prepares = given.level > 1 and Trouble.LEVEL_CHANGES not in given.troubles and chance.random() < 0.7
+    two_phase = prepares and chance.random() < 0.6
+    settings = {_TWO_PHASE: "true"} if count and two_phase else {}
+    load = given.load._replace(prepares=prepares, two_phase=two_phase)
+    return given._replace(impatient=count, load=load, settings={**given.settings, **settings})
 
 
 def _loses(given: Circumstances) -> bool:

@@ -50,6 +50,10 @@ def _of_producers(result: Any, arguments: tuple[Any, ...]) -> bool:  # noqa: ARG
     return not arguments[0].directory.name.startswith("__")
 
 
+def _begun_before(result: Any, arguments: tuple[Any, ...]) -> bool:
+    return result is not None and arguments[0] is result
+
+
 def _wrapped(result: Any, arguments: tuple[Any, ...]) -> bool:
     return bool(result < arguments[0])
 
@@ -102,6 +106,8 @@ MARKS: Final[Sequence[Mark]] = (
         "a batch comes after the end of its transaction", "fencepost.simulation.windowed_load:_Windowed._check_fenced"
     ),
     Mark("a client's batch is sent again", "fencepost.client.batch_ends:BatchEnds.again"),
+    Mark("what another process prepared is completed", "fencepost.client.transactional_id:TransactionalId.complete"),
+    Mark("a call to complete it is made again", "fencepost.client.transactions:completion", _begun_before),
     Mark(
         "a client takes the next epoch by itself",
         "fencepost.client.transactions:Transactions._next_producer_id_and_epoch",

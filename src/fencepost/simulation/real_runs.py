@@ -89,6 +89,7 @@ def real_plan_of(seed: int, seconds: float) -> RealPlan:
         "older": chance.choice((0, 1)),
         "reader": chance.choice((1, 2)),
         "onlooker": 1,
+        "impatient": Random(f"{seed}/impatient").choice((0, 1)),
     }
     load = Load(
         positions=chance.choice((0.3, 0.8)),

@@ -13,7 +13,7 @@ from fencepost.simulation.record_shapes import Shape
 
 #: Kinds of clients whose records have the key and the headers that follow from their values -> how many records of
 #: theirs may have to have room in one batch.
-_TOGETHER: Final = {"producer": 1, "single": 1, "pipelined": 64, "windowed": 64, "older": 64}
+_TOGETHER: Final = {"producer": 1, "impatient": 1, "single": 1, "pipelined": 64, "windowed": 64, "older": 64}
 
 
 class Sights:

@@ -37,6 +37,10 @@ class Load(NamedTuple):
 
     positions: float = 0
     """How many of the transactions also commit a position of a group: the number of the transaction."""
+    prepares: bool = False
+    """Whether impatient ones also prepare transactions."""
+    two_phase: bool = False
+    """Those have no time-out."""
     takeovers: float = 0
     """In how many another instance takes over while the first goes on."""
     transaction_timeout_ms: int = 60_000
@@ -110,7 +114,8 @@ class Replaced(Exception):
     """Another instance is to take over while this one goes on."""
 
 
-def _producer(process: ClientProcess, number: int, load: Load) -> Producer:
+def producer_of(process: ClientProcess, number: int, load: Load, *, two_phase: bool = False) -> Producer:
+    """The producer of one life of a process."""
     return Producer(
         process.world.cluster.address,
         transactional_id=process.world.cluster.name_of(process.name),
@@ -120,6 +125,7 @@ def _producer(process: ClientProcess, number: int, load: Load) -> Producer:
         batch_bytes=load.batch_bytes,
         max_in_flight_requests_per_connection=load.max_in_flight,
         compression=load.compression,
+        transaction_two_phase_commit_enable=two_phase,
         runtime=process.runtime(f"{process.name}-{number}"),
     )
 
@@ -142,7 +148,7 @@ async def produce(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Even
     zombie: Zombie | None = None
     haunting: list[asyncio.Task[None]] = []
     while not stop.is_set():
-        producer = _producer(process, number, load)
+        producer = producer_of(process, number, load)
         try:
             await producer.start()
             await producer.init_transactions()
@@ -150,7 +156,7 @@ async def produce(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Even
                 haunting.append(asyncio.get_running_loop().create_task(_haunt(world, zombie, outcomes, load)))
                 zombie = None
             while not stop.is_set():
-                planned = world.prompter.transaction(name, partial(_drawn, world, number, chance, load))
+                planned = world.prompter.transaction(name, partial(drawn, world, number, chance, load))
                 if planned is None:
                     await stop.wait()
                     break
@@ -171,19 +177,19 @@ async def produce(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Even
             continue
         except ClientError as error:
             # The next producer of this name takes over; what became of the transaction is not known.
-            _gave_up(world, name, error, outcomes)
+            gave_up(world, name, error, outcomes)
             number += 1
         await producer.close()
     if zombie is not None:
         await zombie.producer.abandon()
     await all_of(*haunting)
-    await _commit_at_last(process, number, outcomes, load)
+    await commit_at_last(process, number, outcomes, load)
 
 
-async def _commit_at_last(process: ClientProcess, number: int, outcomes: Outcomes, load: Load) -> None:
+async def commit_at_last(process: ClientProcess, number: int, outcomes: Outcomes, load: Load) -> None:
     """When nothing goes wrong any more, somebody who writes to every partition comes to commit that."""
     world, name = process.world, process.name
-    producer = _producer(process, number, load)
+    producer = producer_of(process, number, load)
     latest = world.loop.time() + min(_LONGEST_END, world.patience)
     is_ready = False
     for following in range(number, number + _LAST_TRIES):
@@ -199,9 +205,9 @@ async def _commit_at_last(process: ClientProcess, number: int, outcomes: Outcome
                 return
         except ClientError as error:
             # What became of it is not known; the next one is to come to it.
-            _gave_up(world, name, error, outcomes)
+            gave_up(world, name, error, outcomes)
             await producer.close()
-            producer, is_ready = _producer(process, following + 1, load), False
+            producer, is_ready = producer_of(process, following + 1, load), False
     await producer.close()
     outcomes.surprises.append(f"{name} does not come to commit anything though nothing goes wrong any more")
 
@@ -234,7 +240,8 @@ def _check_time(
         outcomes.surprises.append(f"{tag} took {took:.0f} ms{EARLY}")
 
 
-def _gave_up(world: Surroundings, name: str, error: ClientError, outcomes: Outcomes) -> None:
+def gave_up(world: Surroundings, name: str, error: ClientError, outcomes: Outcomes) -> None:
+    """Note why a producer ended, and whether it should have."""
     world.note(f"{name} gives up: {type(error).__name__}")
     if not isinstance(error, TimedOutError | OutcomeUnknownError | CommitInDoubtError):
         outcomes.surprises.append(f"{name}, whom nobody had replaced, is told: {error}")
@@ -260,7 +267,7 @@ async def _haunt(world: Surroundings, zombie: Zombie, outcomes: Outcomes, load: 
     await producer.abandon()
 
 
-def _drawn(world: Surroundings, number: int, chance: random.Random, load: Load) -> Transaction:
+def drawn(world: Surroundings, number: int, chance: random.Random, load: Load) -> Transaction:
     """What a producer does next."""
     pause = chance.expovariate(1 / load.pause) if load.pause else 0
     records, topics = [], world.cluster.topics

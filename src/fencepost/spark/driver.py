@@ -28,7 +28,8 @@ from fencepost.client.errors import (
     UnreachableError,
 )
 from fencepost.client.shared_transaction import SharedTransaction, Ticket
-from fencepost.client.transactional_id import ConsumerGroupMetadata, TransactionalId, fenced_error
+from fencepost.client.transaction_errors import fenced_error
+from fencepost.client.transactional_id import ConsumerGroupMetadata, TransactionalId
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder

@@ -20,6 +20,8 @@ from fencepost.simulation.workload import EARLY, make_topics
 
 #: Those who do not commit a last one by themselves.
 _GOES_ON: Final = ("single", "pipelined", "windowed", "older")
+#: Whose groups have positions.
+_WITH_POSITIONS: Final = ("producer", "impatient")
 #: Seconds of virtual time that everybody has to end when somebody has not got on: that may take for ever.
 _NO_PATIENCE: Final = 5.0
 
@@ -91,7 +93,7 @@ class Producers:
         faults = check(outcomes, shown)
         early_is_right = world.may_end_early
         faults += [told for told in surprised(outcomes) if not (early_is_right and told.endswith(EARLY))]
-        names = [name for name in self._clients if kind(name) == "producer"]
+        names = [name for name in self._clients if kind(name) in _WITH_POSITIONS]
         try:
             faults += misplaced(outcomes, shown, await read_positions(world, names))
             faults += await unfinished(world)
