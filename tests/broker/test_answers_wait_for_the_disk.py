@@ -22,7 +22,7 @@ from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxn
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
-from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import Lsn, ProducerIdAndEpoch
 
 client = clients()
 
@@ -45,7 +45,7 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
     lsns: list[int] = []
     put = Outgoing.put
 
-    def noted(outgoing: Outgoing, data: bytes, slot: Any, lsn: int, durable: int) -> bool:
+    def noted(outgoing: Outgoing, data: bytes, slot: Any, lsn: Lsn, durable: Lsn) -> bool:
         lsns.append(lsn)
         return put(outgoing, data, slot, lsn, durable)
 

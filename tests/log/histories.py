@@ -24,7 +24,7 @@ from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header, stamp
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation, Milliseconds
+from fencepost.protocol.types import Isolation, Lsn, Milliseconds
 from fencepost.runtime import Slices, at_once
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
@@ -128,7 +128,7 @@ class World:
         self._create(name)
         await self._durable(self.storage.last_appended)
 
-    async def _durable(self, lsn: int) -> bool:
+    async def _durable(self, lsn: Lsn) -> bool:
         """False if the power is cut before that."""
         waiting = asyncio.ensure_future(self.storage.wait_durable(lsn))
         await asyncio.wait([waiting], timeout=1)

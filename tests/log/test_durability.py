@@ -20,6 +20,7 @@ from fencepost.log.durability import Durability
 from fencepost.log.replay import Replay
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.types import Lsn
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -149,7 +150,7 @@ def test_a_broken_storage_is_caught(
 # Who waits
 
 
-def called_back(durability: Durability, lsn: int) -> None:
+def called_back(durability: Durability, lsn: Lsn) -> None:
     durability.lsn = lsn
     at_once(durability.call_back())
 
@@ -157,16 +158,16 @@ def called_back(durability: Durability, lsn: int) -> None:
 def test_who_waits_is_called_back_when_what_he_waits_for_is_durable_and_not_before() -> None:
     durability, told = Durability(), list[int]()
     for lsn in (1, 3, 2, 5):
-        durability.when(lsn, partial(told.append, lsn))
-    called_back(durability, 0)
+        durability.when(Lsn(lsn), partial(told.append, lsn))
+    called_back(durability, Lsn(0))
     assert told == []
-    called_back(durability, 1)
+    called_back(durability, Lsn(1))
     assert told == [1]
-    called_back(durability, 4)
+    called_back(durability, Lsn(4))
     assert told == [1, 3, 2]
-    durability.when(4, partial(told.append, 4))
+    durability.when(Lsn(4), partial(told.append, 4))
     assert told == [1, 3, 2, 4], "at once, for it is durable"
-    called_back(durability, 5)
+    called_back(durability, Lsn(5))
     assert told == [1, 3, 2, 4, 5]
 
 
@@ -174,8 +175,8 @@ def test_many_who_wait_for_one_sync_are_called_some_at_a_time(monkeypatch: pytes
     monkeypatch.setattr("fencepost.log.durability.CALLED_AT_ONCE", 3)
     durability, told = Durability(), list[int]()
     for number in range(7):
-        durability.when(1, partial(told.append, number))
-    durability.lsn = 1
+        durability.when(Lsn(1), partial(told.append, number))
+    durability.lsn = Lsn(1)
     steps = [len(told) for _ in durability.call_back()]
     assert steps == [3, 6]
     assert told == list(range(7))
@@ -184,11 +185,11 @@ def test_many_who_wait_for_one_sync_are_called_some_at_a_time(monkeypatch: pytes
 def test_who_gave_up_waiting_is_nothing_to_the_others_and_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         durability = Durability()
-        waiting = [asyncio.ensure_future(durability.wait(1)) for _ in range(3)]
+        waiting = [asyncio.ensure_future(durability.wait(Lsn(1))) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[1].cancel()
         await asyncio.sleep(0)
-        called_back(durability, 1)
+        called_back(durability, Lsn(1))
         await asyncio.gather(waiting[0], waiting[2])
         assert waiting[1].cancelled()
 
@@ -200,13 +201,16 @@ def test_who_gave_up_waiting_is_nothing_to_the_others_and_to_the_log(caplog: pyt
 def test_only_who_ends_the_node_waits_no_longer_than_the_disk_lives(fails: bool) -> None:
     async def main() -> None:
         durability = Durability()
-        others, last = asyncio.ensure_future(durability.wait(1)), asyncio.ensure_future(durability.wait_or_fail(1))
+        others, last = (
+            asyncio.ensure_future(durability.wait(Lsn(1))),
+            asyncio.ensure_future(durability.wait_or_fail(Lsn(1))),
+        )
         await asyncio.sleep(0)
         if fails:
             durability.fail()
             durability.fail()
         else:
-            called_back(durability, 1)
+            called_back(durability, Lsn(1))
         await last
         await asyncio.sleep(0)
         assert others.done() is not fails

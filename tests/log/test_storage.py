@@ -26,6 +26,7 @@ from fencepost.log.commit_log import StorageFailed
 from fencepost.log.disk import LocalDisk
 from fencepost.log.partition import Partition
 from fencepost.log.storage import DirectoryUnusable, Storage
+from fencepost.protocol.types import NO_LSN
 from fencepost.simulation.disk import SimulatedDisk
 
 TWO = [("a", 0), ("b", 0)]
@@ -171,7 +172,7 @@ def test_a_deleted_topic_stays_deleted(again: bool, crash: str, settle: bool, mo
             append(node.of("b"), batch(size=size))
             if seed % 2:
                 await node.settled()
-        await node.storage.wait_durable(node.storage.last_appended if seed % 3 else 0)
+        await node.storage.wait_durable(node.storage.last_appended if seed % 3 else NO_LSN)
         kept = node.of("b").high_watermark
         delete_topic(node.storage, "a")
         identifier = topic_id("a")

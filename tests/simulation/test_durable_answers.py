@@ -47,7 +47,7 @@ from fencepost.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
-from fencepost.protocol.types import CONSUMER_OFFSETS, Isolation, TopicPartition
+from fencepost.protocol.types import CONSUMER_OFFSETS, NO_LSN, Isolation, TopicPartition
 from fencepost.simulation.any_request import PARTITIONS, TOPIC, Asker
 from fencepost.simulation.durable_answers import SUBJECTS
 from fencepost.simulation.loop import VirtualLoop, run
@@ -223,11 +223,11 @@ def forgetful(handler: Handler) -> Handler:
     def at_once(request: Any, context: Any, node: Any) -> Reply | Later:
         reply = handler(request, context, node)
         if isinstance(reply, Reply):
-            return reply if reply.response is None else reply._replace(lsn=0)
+            return reply if reply.response is None else reply._replace(lsn=NO_LSN)
 
         async def later() -> Reply:
             found = await reply
-            return found if found.response is None else found._replace(lsn=0)
+            return found if found.response is None else found._replace(lsn=NO_LSN)
 
         return later()
 
@@ -254,7 +254,7 @@ def test_a_connection_that_does_not_hold_its_answers_is_found(monkeypatch: pytes
     held = Connection._answer
 
     def let_go(connection: Connection, reply: Reply, *rest: Any) -> None:
-        held(connection, reply if reply.response is None else reply._replace(lsn=0), *rest)
+        held(connection, reply if reply.response is None else reply._replace(lsn=NO_LSN), *rest)
 
     monkeypatch.setattr(Connection, "_answer", let_go)
     assert "it tells of" in (first_violation(1, 10) or "")

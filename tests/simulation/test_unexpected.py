@@ -12,6 +12,7 @@ import pytest
 
 from fencepost.broker.network.registry import SERVED
 from fencepost.log.storage import Storage
+from fencepost.protocol.types import Lsn
 from fencepost.simulation.cast import Window
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.drawn_runs import carry_out
@@ -38,7 +39,7 @@ def test_a_handler_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_callback_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     when_durable = Storage.when_durable
 
-    def failing(self: Storage, lsn: int, tell: Any) -> None:
+    def failing(self: Storage, lsn: Lsn, tell: Any) -> None:
         def told() -> None:
             tell()
             raise LookupError("nobody waits")

@@ -51,7 +51,7 @@ from fencepost.log.durability import Durability
 from fencepost.log.file_names import numbered, numbered_path
 from fencepost.log.outcome import StorageFailed
 from fencepost.log.space import Space
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import NO_LSN, Buffer, Lsn
 from fencepost.runtime import Work, at_once
 
 __all__ = ["CommitLog", "StorageFailed"]
@@ -71,7 +71,7 @@ _BESIDES = 1024
 class _Flush(NamedTuple):
     """What one sync makes durable up to `lsn`: bytes of a file from `position` to `end`, and its allocated size."""
 
-    lsn: int
+    lsn: Lsn
     file: File
     data: Iterable[bytes]
     position: int
@@ -93,7 +93,7 @@ class CommitLog:
         self._failed = failed
         self._file: File | None = None
         self.generation = 0
-        self.appended = 0
+        self.appended = NO_LSN
         self.durability = Durability()
         self.size = 0
         """Bytes in this generation, extents counted in full."""
@@ -163,7 +163,7 @@ class CommitLog:
         """Note that of all generations only this one is left."""
         self._named_before = set()
 
-    def add_file(self, file: NamedFile) -> int:
+    def add_file(self, file: NamedFile) -> Lsn:
         self.named.add(file.number)
         return self._add(file.entry())
 
@@ -176,23 +176,23 @@ class CommitLog:
         self._pending[:0] = front
         self._pending_bytes += sum(map(len, front)) + FRAME.size * len(front)
         # Of nothing there is no sync that could make it durable, and whoever stops would wait for one.
-        self.appended += bool(front)
+        self.appended = Lsn(self.appended + bool(front))
 
-    def add_bytes(self, number: int, position: int, data: Buffer) -> int:
+    def add_bytes(self, number: int, position: int, data: Buffer) -> Lsn:
         return self._add(bytes_entry(number, position, data))
 
-    def add_extent(self, number: int, position: int, data: Buffer, file: File) -> int:
+    def add_extent(self, number: int, position: int, data: Buffer, file: File) -> Lsn:
         self._extents[number] = file
         self.size += len(data)
         return self._add(extent_entry(number, position, len(data), crc32c(data)))
 
-    def add_remove(self, path: str) -> int:
+    def add_remove(self, path: str) -> Lsn:
         return self._add(remove_entry(path))
 
-    def add_synced(self, number: int, size: int, next_offset: int) -> int:
+    def add_synced(self, number: int, size: int, next_offset: int) -> Lsn:
         return self._add(synced_entry(number, size, next_offset))
 
-    def add_ready(self, kept: bool, searched: bool = False) -> int:
+    def add_ready(self, kept: bool, searched: bool = False) -> Lsn:
         return self._add(READY_ENTRY.pack(Kind.READY, kept, searched))
 
     def add_again(self, entry: bytes) -> None:
@@ -203,7 +203,7 @@ class CommitLog:
         """The files that pending entries write to."""
         return {BYTES_ENTRY.unpack_from(e)[1] for e in self._pending if e[0] in (Kind.BYTES, Kind.EXTENT)}
 
-    def add_start(self, offset: int, directory: str) -> int:
+    def add_start(self, offset: int, directory: str) -> Lsn:
         return self._add(start_entry(offset, directory))
 
     def reserve(self, count: int) -> None:
@@ -243,12 +243,12 @@ class CommitLog:
         if self._tail + count > self._allocated:
             self._allocated = self._allocate(self._file, self._tail + count)
 
-    def _add(self, payload: bytes) -> int:
+    def _add(self, payload: bytes) -> Lsn:
         self._pending.append(payload)
         added = FRAME.size + len(payload)
         self._pending_bytes += added
         self.size += added
-        self.appended += 1
+        self.appended = Lsn(self.appended + 1)
         return self.appended
 
     def _take(self) -> tuple[Iterable[bytes], int, list[File]]:

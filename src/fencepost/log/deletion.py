@@ -18,6 +18,7 @@ from fencepost.log.file_names import numbered
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
 from fencepost.node_log import get_logger
+from fencepost.protocol.types import Lsn
 
 logger = get_logger(__name__)
 
@@ -25,7 +26,7 @@ logger = get_logger(__name__)
 class Deletion(NamedTuple):
     """A partition that is being deleted."""
 
-    lsn: int
+    lsn: Lsn
     """When this is durable in the commit log..."""
     finish: Callable[[], None]
     """... this removes the files."""

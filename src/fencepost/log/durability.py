@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fencepost.log.callbacks import call_each
+from fencepost.protocol.types import NO_LSN, Lsn
 from fencepost.runtime import Work
 
 CALLED_AT_ONCE: Final = 100
@@ -18,24 +19,24 @@ class Durability:
     """`lsn`: everything up to there survives a power loss."""
 
     def __init__(self) -> None:
-        self.lsn = 0
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self.lsn = NO_LSN
+        self._waiting: deque[tuple[Lsn, Callable[[], None]]] = deque()
         self._last: asyncio.Future[None] | None = None
         """Of who waits for the end in any case."""
 
-    def when(self, lsn: int, callback: Callable[[], None]) -> None:
+    def when(self, lsn: Lsn, callback: Callable[[], None]) -> None:
         """Call back when everything up to `lsn` is durable: now if it is."""
         if lsn <= self.lsn:
             callback()
         else:
             self._waiting.append((lsn, callback))
 
-    async def wait(self, lsn: int) -> None:
+    async def wait(self, lsn: Lsn) -> None:
         """Wait until everything up to `lsn` is durable: for ever where the disk fails."""
         if lsn > self.lsn:
             await self._waiter(lsn)
 
-    async def wait_or_fail(self, lsn: int) -> None:
+    async def wait_or_fail(self, lsn: Lsn) -> None:
         """The same, but only until `fail`, for the one who ends the node.  `fail` was not called before."""
         if lsn > self.lsn:
             self._last = self._waiter(lsn)
@@ -46,7 +47,7 @@ class Durability:
         if self._last is not None and not self._last.done():
             self._last.set_result(None)
 
-    def _waiter(self, lsn: int) -> asyncio.Future[None]:
+    def _waiter(self, lsn: Lsn) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.when(lsn, lambda: None if waiter.done() else waiter.set_result(None))
         return waiter

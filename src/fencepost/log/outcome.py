@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch
+from fencepost.protocol.types import Epoch, Lsn
 
 
 class StorageFailed(Exception):
@@ -24,7 +24,7 @@ class Appended(NamedTuple):
     last_offset: int
     log_append_time: int
     log_start_offset: int
-    lsn: int
+    lsn: Lsn
     duplicate: bool = False
 
 

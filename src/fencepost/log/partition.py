@@ -40,7 +40,7 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, Steps, finish
-from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Buffer, Epoch, Isolation, Milliseconds, ProducerId
+from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Buffer, Epoch, Isolation, Lsn, Milliseconds, ProducerId
 
 __all__ = ["Appended", "Journal", "Partition", "Refused"]
 
@@ -55,7 +55,7 @@ class Journal(Protocol):
 
     def new_segment(self, partition: Partition, base_offset: int) -> Segment: ...
 
-    def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int: ...
+    def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> Lsn: ...
 
     def append_failed(self, partition: Partition, error: Exception) -> None: ...
 
@@ -63,10 +63,10 @@ class Journal(Protocol):
 
     def segment_removed(self, partition: Partition, segment: Segment) -> None: ...
 
-    def start_moved(self, partition: Partition) -> int: ...
+    def start_moved(self, partition: Partition) -> Lsn: ...
 
     @property
-    def lsn(self) -> int: ...
+    def lsn(self) -> Lsn: ...
 
 
 class Partition:
@@ -372,7 +372,7 @@ class Partition:
 
     # Removing
 
-    def delete_records(self, before: int) -> int | Refused:
+    def delete_records(self, before: int) -> Lsn | Refused:
         """Move the start of the log to `before` (-1: the high watermark); the lsn of it.  Producers are kept."""
         target = self.high_watermark if before == -1 else before
         if target < 0 or target > self.high_watermark:

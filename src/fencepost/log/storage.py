@@ -32,7 +32,7 @@ from fencepost.log.settings import LogSettings
 from fencepost.log.space import Space
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Buffer, Milliseconds
+from fencepost.protocol.types import NO_LSN, Buffer, Lsn, Milliseconds
 from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)
@@ -287,8 +287,8 @@ class Storage:
     # What partitions call (partition.Journal)
 
     @property
-    def lsn(self) -> int:
-        return 0 if self.flush_to_os else self._log.appended
+    def lsn(self) -> Lsn:
+        return NO_LSN if self.flush_to_os else self._log.appended
 
     def reserve(self, count: int) -> None:
         if not self.space.is_whole:
@@ -307,9 +307,9 @@ class Storage:
         self._schedule_flush()
         return segment
 
-    def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int:
+    def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> Lsn:
         if self.flush_to_os:
-            return 0
+            return NO_LSN
         if segment.number not in self._log.named:
             # As it was before this append, since the entry of that follows.
             path = f"{partition.directory.name}/{segment.path.name}"
@@ -349,7 +349,7 @@ class Storage:
         take = partial(self.removals.take_segment, partition.directory, segment, delay)
         self.when_durable(lsn, lambda: take(lambda: self._partitions.get(at) is partition))
 
-    def start_moved(self, partition: Partition) -> int:
+    def start_moved(self, partition: Partition) -> Lsn:
         lsn = self._log.add_start(partition.log_start_offset, partition.directory.name)
         self._schedule_flush()
         return lsn
@@ -357,20 +357,20 @@ class Storage:
     # Durability
 
     @property
-    def durable(self) -> int:
+    def durable(self) -> Lsn:
         """The lsn up to which everything survives a power loss."""
         return self._log.durability.lsn
 
     @property
-    def last_appended(self) -> int:
+    def last_appended(self) -> Lsn:
         """The lsn of the newest append."""
         return self._log.appended
 
-    def when_durable(self, lsn: int, callback: Callable[[], None]) -> None:
+    def when_durable(self, lsn: Lsn, callback: Callable[[], None]) -> None:
         """Call back when everything up to `lsn` is durable: now if it is."""
         self._log.durability.when(lsn, callback)
 
-    async def wait_durable(self, lsn: int) -> None:
+    async def wait_durable(self, lsn: Lsn) -> None:
         await self._log.durability.wait(lsn)
 
     async def settle(self) -> None:

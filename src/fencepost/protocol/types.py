@@ -13,10 +13,14 @@ Offset = NewType("Offset", int)
 Epoch = NewType("Epoch", int)
 """Of a producer, 0 to `MAX_PRODUCER_EPOCH`, or the generation of a group; -1: none.  The epochs of leaders and
 coordinators are plain numbers, so that the type checker tells them from a producer's."""
+Lsn = NewType("Lsn", int)
+"""How much of a node's commit log there is up to a write: the write is durable when that much of the log is."""
 ProducerId = NewType("ProducerId", int)
 """From 0 on; -1: none."""
 
 NO_EPOCH: Final = Epoch(-1)
+NO_LSN: Final = Lsn(0)
+"""Of what depends on no write."""
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_TIMESTAMP: Final = Milliseconds(-1)
 

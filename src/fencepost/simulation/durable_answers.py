@@ -31,7 +31,7 @@ from fencepost.protocol.codec import RequestHeader, decode_stored, stored_versio
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_keys import keys_of
 from fencepost.protocol.stored import GroupMetadataKey, TransactionLogKey
-from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE, Buffer
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE, Buffer, Lsn
 from fencepost.runtime import Work
 from fencepost.simulation.checkers.producer_ids import Handed, ProducerIds, handed
 from fencepost.simulation.checkers.removals import Removals
@@ -64,7 +64,7 @@ class Appends:
         self._waiting: defaultdict[tuple[str, int], deque[tuple[int, int]]] = defaultdict(deque)
         """Of each partition, what was not durable when somebody last asked: lsn and first offset, in order."""
 
-    def add(self, partition: Partition, header: BatchHeader, batch: Buffer, lsn: int) -> None:
+    def add(self, partition: Partition, header: BatchHeader, batch: Buffer, lsn: Lsn) -> None:
         """A batch was appended."""
         topic, newest = partition.topic, self._newest
         at = topic, partition.index
@@ -78,7 +78,7 @@ class Appends:
             waiting.clear()
         waiting.append((lsn, header.base_offset))
 
-    def moved(self, partition: Partition, lsn: int) -> None:
+    def moved(self, partition: Partition, lsn: Lsn) -> None:
         """The start of a partition was moved."""
         self._newest[partition.topic, partition.index] = lsn
 
@@ -252,7 +252,7 @@ SUBJECTS: Final[Mapping[int, Subjects]] = {
     65: _ids,
     66: _listed_ids,
 }
-Written = Callable[[str, int, BatchHeader, Buffer, int], None]
+Written = Callable[[str, int, BatchHeader, Buffer, Lsn], None]
 """Is shown what is appended: topic, partition, the batch, and its lsn."""
 
 
@@ -302,7 +302,7 @@ class WatchedStorage(Storage):
                 partition.settings = partition.settings.with_(**self._fields)
         super().show(shown)
 
-    def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> int:
+    def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> Lsn:
         lsn = super().appended(partition, segment, position, data)
         header = read_header(data)
         self.appends.add(partition, header, data, lsn)
@@ -324,7 +324,7 @@ class WatchedStorage(Storage):
         if wrong is not None:
             self._violated(wrong)
 
-    def start_moved(self, partition: Partition) -> int:
+    def start_moved(self, partition: Partition) -> Lsn:
         lsn = super().start_moved(partition)
         self.appends.moved(partition, lsn)
         wrong = self._removals.add(partition, self._real_disk)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from fencepost.broker import Broker
 from fencepost.log.storage import Storage
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Lsn, TopicPartition
 from fencepost.runtime import Runtime
 from fencepost.simulation.call_faults import FaultyCalls
 from fencepost.simulation.checkers.producer_ids import ProducerIds
@@ -126,7 +126,7 @@ class World:
         self.recorder = self.network.watch = Recorder(self.loop.time, self._durable, self._state_of)
         return self.recorder
 
-    def _durable(self) -> int | None:
+    def _durable(self) -> Lsn | None:
         return None if self.storage is None else self.storage.durable
 
     def _state_of(self, transactional_id: str) -> str | None:

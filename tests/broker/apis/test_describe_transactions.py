@@ -16,7 +16,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest, ListTransactionsRequest
 from fencepost.protocol.messages.describe_transactions import TransactionState
 from fencepost.protocol.steps import Steps
-from fencepost.protocol.types import ProducerId
+from fencepost.protocol.types import Lsn, ProducerId
 from fencepost.runtime import Slices
 
 client = clients()
@@ -156,7 +156,7 @@ def test_of_many_transactional_ids_each_is_listed_once() -> None:
 
     def in_steps(*_: object) -> Steps[Listing]:
         yield None
-        return Listing(ErrorCode.NONE, transactions=listed, lsn=7)
+        return Listing(ErrorCode.NONE, transactions=listed, lsn=Lsn(7))
 
     async def ask() -> Any:
         node: Any = SimpleNamespace(

@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 from fencepost.broker.leader.registrar import Answer, LocalRegistrar, Question
 from fencepost.coordinator.transaction.answers import Added
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, Lsn, ProducerId, TopicPartition
 
 PARTITIONS: Final = (TopicPartition("t", 0), TopicPartition("t", 1))
-PID, EPOCH, WRITTEN, ADDED = ProducerId(7), Epoch(3), 50, 40
+PID, EPOCH, WRITTEN, ADDED = ProducerId(7), Epoch(3), Lsn(50), Lsn(40)
 
 
 class Coordinator:

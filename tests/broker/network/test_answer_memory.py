@@ -36,6 +36,7 @@ from fencepost.broker.network.outgoing import Outgoing
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import MetadataRequest
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
+from fencepost.protocol.types import Lsn
 from fencepost.runtime import at_once
 
 client = clients()
@@ -64,7 +65,7 @@ def test_memory_of_answers_is_given_back_whether_they_leave_or_not(end: str) -> 
     memory = AnswerMemory(1 << 30)
     out = Outgoing(memory)
     for size in (10, LARGE_ANSWER + 1, 3 * LARGE_ANSWER):
-        out.put(bytes(size), out.new_slot(0), 0, 0)
+        out.put(bytes(size), out.new_slot(0), Lsn(0), Lsn(0))
     assert memory.used == 4 * LARGE_ANSWER + 1
     if end != "dropped":
         out.take_ready(0)

@@ -12,6 +12,7 @@ import pytest
 from fencepost.broker.network.answer_memory import AnswerMemory
 from fencepost.broker.network.limits import LARGE_ANSWER, PIECE
 from fencepost.broker.network.outgoing import Outgoing
+from fencepost.protocol.types import Lsn
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -26,7 +27,7 @@ def test_whose_other_end_is_gone_is_given_no_more_pieces(ends: bool, caplog: pyt
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         theirs.close()
         out = Outgoing(AnswerMemory(1 << 30))
-        out.put(bytes(20 * PIECE), None, 0, 0)
+        out.put(bytes(20 * PIECE), None, Lsn(0), Lsn(0))
         out.send(transport)
         if ends:
             out.send_all(transport)
@@ -41,9 +42,9 @@ def test_what_waits_is_counted_as_long_as_it_waits() -> None:
     out = Outgoing(AnswerMemory(1 << 30))
     first, second = out.new_slot(10), out.new_slot(20)
     assert out.held == 30
-    out.put(bytes(100), second, 0, 0)
+    out.put(bytes(100), second, Lsn(0), Lsn(0))
     assert out.held == 110
-    out.put(bytes(7), first, 5, 0)
+    out.put(bytes(7), first, Lsn(5), Lsn(0))
     out.take_ready(4)
     assert (out.held, out.unsent, len(out.slots)) == (107, 0, 2), "nothing overtakes what is not durable"
     out.take_ready(5)
@@ -54,9 +55,9 @@ def test_large_answers_of_a_connection_that_is_lost_take_no_memory_any_more() ->
     """Be they behind one that has not come, or on their way."""
     memory = AnswerMemory(1 << 30)
     out = Outgoing(memory)
-    out.put(bytes(LARGE_ANSWER + 1), None, 0, 0)
+    out.put(bytes(LARGE_ANSWER + 1), None, Lsn(0), Lsn(0))
     waiting, behind = out.new_slot(10), out.new_slot(10)
-    out.put(bytes(LARGE_ANSWER + 2), behind, 0, 0)
+    out.put(bytes(LARGE_ANSWER + 2), behind, Lsn(0), Lsn(0))
     assert memory.used == 2 * LARGE_ANSWER + 3 and waiting.data is None
     out.clear()
     assert memory.used == 0

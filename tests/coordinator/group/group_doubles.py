@@ -32,6 +32,7 @@ from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
 from fencepost.protocol.steps import Pace
 from fencepost.protocol.types import (
     CONSUMER_OFFSETS,
+    Lsn,
     Milliseconds,
     Offset,
     ProducerId,
@@ -101,7 +102,7 @@ class FakeJournal:
         stamp(data, 0, base, 0)
         self.batches.append(bytes(data))
         self.end = base + header.last_offset_delta + 1
-        return Appended(base, self.end - 1, -1, 0, self.end, False)
+        return Appended(base, self.end - 1, -1, 0, Lsn(self.end), False)
 
     def scan(self, offset: int, /) -> Iterator[tuple[BatchHeader, bytes]]:
         yield from ((read_header(batch), batch) for batch in self.batches if read_header(batch).last_offset >= offset)
@@ -117,8 +118,8 @@ class World:
         self.coordinator = self.restarted()
 
     @property
-    def lsn(self) -> int:
-        return self.journal.end
+    def lsn(self) -> Lsn:
+        return Lsn(self.journal.end)
 
     def partition(self, topic: str, index: int) -> FakeJournal | None:
         return self.journal if (topic, index) == (CONSUMER_OFFSETS, 0) else None

@@ -16,7 +16,7 @@ from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.steps import STEP, Pace, finish
-from fencepost.protocol.types import Milliseconds, ProducerId
+from fencepost.protocol.types import Lsn, Milliseconds, ProducerId
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -105,7 +105,7 @@ def transaction(name: str) -> TransactionMetadata:
 
 
 def test_a_list_is_made_in_steps() -> None:
-    many = [(transaction(f"orders-{n}"), n) for n in range(5 * STEP)]
+    many = [(transaction(f"orders-{n}"), Lsn(n)) for n in range(5 * STEP)]
     for pattern, found, least in (("", 5 * STEP, 4), ("orders-1.*", 11111, 5), ("nothing", 0, 5)):
         pauses = 0
         steps = select(many, Filters(pattern=pattern), Milliseconds(0), Pace())
@@ -134,6 +134,6 @@ def test_the_cost_of_a_pattern_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("asked", [(), ("Dead",), ("Empty", "Dead")])
 def test_an_id_that_was_forgotten_is_not_listed(asked: tuple[str, ...]) -> None:
     """Its record may still be there."""
-    kept = [(transaction("there"), 1), (transaction("gone")._replace(state=State.DEAD), 2)]
+    kept = [(transaction("there"), Lsn(1)), (transaction("gone")._replace(state=State.DEAD), Lsn(2))]
     found = finish(select(kept, Filters(asked), Milliseconds(0), Pace()))
     assert [each.transactional_id for each in found.transactions] == (["there"] if asked != ("Dead",) else [])

@@ -21,7 +21,14 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
-from fencepost.protocol.types import TRANSACTION_STATE, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import (
+    TRANSACTION_STATE,
+    Lsn,
+    Milliseconds,
+    ProducerId,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 from fencepost.runtime import at_once
 
 START = Milliseconds(1_700_000_000_000)
@@ -78,7 +85,7 @@ class FakeJournal:
             return Refused(self.refuse, None)
         self.batches.append(bytes(batch))
         self._world.events.append(f"journal {self.last.state.name}" if self.last else "journal tombstone")
-        self._world.lsn += 1
+        self._world.lsn = Lsn(self._world.lsn + 1)
         offset = len(self.batches) - 1
         return Appended(offset, offset, -1, 0, self._world.lsn, False)
 
@@ -94,7 +101,7 @@ class FakeJournal:
 
 class FakeStorage:
     def __init__(self, partitions: int) -> None:
-        self.lsn = 100
+        self.lsn = Lsn(100)
         self.events: list[str] = []
         self.journals = [FakeJournal(self) for _ in range(partitions)]
 
@@ -135,7 +142,7 @@ class FakeMarkers:
             results[partition] = error
             if not error:
                 self.written.append((marker, partition))
-                self._storage.lsn += 1
+                self._storage.lsn = Lsn(self._storage.lsn + 1)
                 self._storage.events.append(f"marker {partition}")
         return results
 

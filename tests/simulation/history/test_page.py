@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.protocol.types import NO_PRODUCER, Epoch, ProducerId
+from fencepost.protocol.types import NO_PRODUCER, Epoch, Lsn, ProducerId
 from fencepost.simulation.history.events import (
     Answer,
     Append,
@@ -56,8 +56,8 @@ STORY: Sequence[Event] = [
     NodeChange(0, "started", 1),
     request(10, 1, "producer-0-0", "producer-0", batches=(batch("producer-0-0-0"),)),
     Arrival(20, 1),
-    Transition(30, "producer-0", "Empty", "Ongoing", ProducerId(7), Epoch(0), ("left-0",), 1),
-    Append(30, batch("producer-0-0-0"), 0, 0, "", 2),
+    Transition(30, "producer-0", "Empty", "Ongoing", ProducerId(7), Epoch(0), ("left-0",), Lsn(1)),
+    Append(30, batch("producer-0-0-0"), 0, 0, "", Lsn(2)),
     Answer(40, 1, (), *NO_PRODUCER, ("left-0: base_offset 0",), (), ""),
     Return(50, 1),
     Trouble(60, "power lost", False),

@@ -29,7 +29,7 @@ from fencepost.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from fencepost.protocol.steps import ITEM, Pace, Steps, cost_of_id, each
-from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
+from fencepost.protocol.types import NO_LSN, Epoch, Lsn, ProducerId, TopicPartition
 
 Results = Mapping[TopicPartition, ErrorCode]
 
@@ -42,7 +42,7 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestCo
         return (yield from _from_producer(request, context, node, pace))
     if not context.may(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return independent(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-    lsn, results = 0, []
+    lsn, results = NO_LSN, []
     for transaction in request.transactions:
         yield from pace.spend(ITEM + cost_of_id(transaction.transactional_id))
         errors, needed = yield from _of_broker(transaction, node, pace)
@@ -95,13 +95,13 @@ def _unfit(context: RequestContext, node: Node, at: TopicPartition) -> ErrorCode
     return None
 
 
-def _of_broker(transaction: AddPartitionsToTxnTransaction, node: Node, pace: Pace) -> Steps[tuple[Results, int]]:
+def _of_broker(transaction: AddPartitionsToTxnTransaction, node: Node, pace: Pace) -> Steps[tuple[Results, Lsn]]:
     partitions = yield from _partitions(transaction.topics, pace)
     found = yield from each(partitions, lambda at: node.storage.partition(*at), pace)
     unknown = [at for at, partition in zip(partitions, found, strict=True) if partition is None]
     if unknown:
         attempted = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return attempted | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 0
+        return attempted | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), NO_LSN
     name = transaction.transactional_id
     pid, epoch = ProducerId(transaction.producer_id), Epoch(transaction.producer_epoch)
     if transaction.verify_only:

@@ -14,15 +14,16 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 from fencepost.protocol.messages.delete_groups import DeletableGroupResult
 from fencepost.protocol.steps import Pace, Steps, cost_of_id
+from fencepost.protocol.types import NO_LSN
 
 
 @serves(DeleteGroupsRequest, in_turn=True)
 @in_steps
 def delete_groups(request: DeleteGroupsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
-    pace, results, lsn = Pace(), [], 0
+    pace, results, lsn = Pace(), [], NO_LSN
     for group_id in dict.fromkeys(request.groups_names):
         yield from pace.spend(cost_of_id(group_id))
-        error, needed = ErrorCode.GROUP_AUTHORIZATION_FAILED, 0
+        error, needed = ErrorCode.GROUP_AUTHORIZATION_FAILED, NO_LSN
         if context.may(Operation.DELETE, Resource.GROUP, group_id):
             error, needed = node.groups.delete_group(group_id, pace)
         lsn = max(lsn, needed)

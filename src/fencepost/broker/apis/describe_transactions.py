@@ -12,12 +12,13 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 from fencepost.protocol.messages.describe_transactions import TopicData, TransactionState
 from fencepost.protocol.steps import FIRST_STEP, ITEM, Pace, Steps, cost_of_id
+from fencepost.protocol.types import NO_LSN
 
 
 @serves(DescribeTransactionsRequest)
 @in_steps
 def describe_transactions(request: DescribeTransactionsRequest, context: RequestContext, node: Node) -> Steps[Reply]:
-    pace, lsn, states = Pace(FIRST_STEP), 0, []
+    pace, lsn, states = Pace(FIRST_STEP), NO_LSN, []
     for name in dict.fromkeys(request.transactional_ids):
         if context.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name):
             found = node.transactions.describe(name)

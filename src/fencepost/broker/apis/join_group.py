@@ -18,11 +18,12 @@ from fencepost.broker.node import Node
 from fencepost.coordinator.group import refuse_join
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupRequest
+from fencepost.protocol.types import NO_LSN
 
 
 @serves(JoinGroupRequest)
 async def join_group(request: JoinGroupRequest, context: RequestContext, node: Node) -> Reply:
-    response, lsn = refuse_join(ErrorCode.GROUP_AUTHORIZATION_FAILED, request.member_id), 0
+    response, lsn = refuse_join(ErrorCode.GROUP_AUTHORIZATION_FAILED, request.member_id), NO_LSN
     if context.may(Operation.READ, Resource.GROUP, request.group_id):
         response, lsn = await node.groups.join_group(request, context.client_id or "", context.host, context.version)
     if context.version < 7 and response.protocol_name is None:  # null is of v7

@@ -30,7 +30,7 @@ from fencepost.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from fencepost.protocol.steps import ITEM, Pace, Steps, each
-from fencepost.protocol.types import Offset, TopicPartition
+from fencepost.protocol.types import NO_LSN, Offset, TopicPartition
 
 _GROUP_NOT_FOUND_SINCE = 9
 _TOPIC_IDS_SINCE = 10
@@ -56,7 +56,7 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
     asked = yield from _check(request, context, node, pace)
     if pace.pauses:
         _refuse_deleted(asked, request, context, node)
-    lsn = 0
+    lsn = NO_LSN
     # Who commits nothing is still heard of, or begins the group.
     if asked.offsets or (not request.topics and context.may(Operation.READ, Resource.GROUP, request.group_id)):
         who = CommitFor(

@@ -19,7 +19,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import TxnOffsetCommitRequest
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 from fencepost.protocol.steps import ITEM, Pace, Steps
-from fencepost.protocol.types import CONSUMER_OFFSETS, Offset, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import CONSUMER_OFFSETS, NO_LSN, Lsn, Offset, ProducerIdAndEpoch, TopicPartition
 
 TOPIC_IDS_SINCE: Final = 6
 IMPLICIT_ADD_SINCE: Final = 5
@@ -88,10 +88,10 @@ class OffsetPlan:
                 del self._places[place]
                 self._offsets.pop(at, None)
 
-    def commit(self) -> HandlerSteps[int]:
+    def commit(self) -> HandlerSteps[Lsn]:
         """Commit what can be; the lsn that the answer depends on."""
         if not self._offsets:
-            return 0
+            return NO_LSN
         committed = yield from self._commit()
         for place, at in self._places.items():
             self.errors[place] = committed.errors[at]
@@ -130,7 +130,7 @@ class OffsetPlan:
         committed = self._write(found)
         return committed._replace(lsn=max(verified.lsn, committed.lsn))
 
-    def _refused(self, error: ErrorCode, lsn: int = 0) -> Committed:
+    def _refused(self, error: ErrorCode, lsn: Lsn = NO_LSN) -> Committed:
         return Committed(dict.fromkeys(self._offsets, error), lsn)
 
     def _of_log(self, error: ErrorCode) -> ErrorCode:

@@ -29,7 +29,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.steps import ITEM, Pace, Steps
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import NO_LSN, Lsn, TopicPartition
 
 IMPLICIT_ADD_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
@@ -190,7 +190,7 @@ class ProducePlan:
         """Whether nothing can refuse all of it, nor need be asked of a transaction coordinator."""
         self._waited = False
         """Whether others were served meanwhile: a partition that was found may have been deleted."""
-        self._lsn = 0
+        self._lsn = NO_LSN
         self.topics: Topics = []
 
     def own(self) -> None:
@@ -291,7 +291,7 @@ class ProducePlan:
         if version < IMPLICIT_ADD_SINCE and asks_for_new_epoch(self._context, Call.PRODUCE):
             tell_timed_out(self._request, self._writes, self._node.transactions)
 
-    def lsn(self, complete: bool) -> int:
+    def lsn(self, complete: bool) -> Lsn:
         """What the answer depends on.
 
         What is known of a producer when it is refused may not be durable yet either.

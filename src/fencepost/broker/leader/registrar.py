@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from fencepost.coordinator.transaction import TransactionCoordinator
 from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
+from fencepost.protocol.types import NO_LSN, Epoch, Lsn, ProducerId, TopicPartition
 
 
 class Question(NamedTuple):
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     """The coordinator's error for each partition; `lsn`: what must be durable before anybody acts on it."""
 
     errors: Mapping[TopicPartition, ErrorCode]
-    lsn: int = 0
+    lsn: Lsn = NO_LSN
     timed_out: bool = False
 
     @classmethod

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from fencepost.broker.leader.registrar import Answer, Question
 from fencepost.coordinator.group.journal import APPEND_ERRORS
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
+from fencepost.protocol.types import NO_LSN, Epoch, Lsn, ProducerId, TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -51,7 +51,7 @@ class Verified:
 
     mode: Mode
     errors: Mapping[TopicPartition, ErrorCode]
-    lsn: int = 0
+    lsn: Lsn = NO_LSN
     timed_out: bool = False
 
     def produce_error(self, at: TopicPartition) -> tuple[ErrorCode, str | None]:

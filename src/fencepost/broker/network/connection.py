@@ -38,6 +38,7 @@ from fencepost.protocol.codec import (
 )
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.messages import FLEXIBLE
+from fencepost.protocol.types import Lsn
 from fencepost.runtime import Work
 
 if TYPE_CHECKING:
@@ -317,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
                 await self._encode_rest(rest, slot, reply.lsn, header, request)
 
     async def _encode_rest(
-        self, rest: Work[bytearray], slot: Slot, lsn: int, header: RequestHeader, request: Any
+        self, rest: Work[bytearray], slot: Slot, lsn: Lsn, header: RequestHeader, request: Any
     ) -> None:
         """Encode the rest of a long response in steps, and send it."""
         data: bytes | bytearray
@@ -365,7 +366,7 @@ class Connection(asyncio.BufferedProtocol):
         self._put(data, slot, lsn)
         return None
 
-    def _put(self, data: bytes | bytearray, slot: Slot | None, lsn: int) -> None:
+    def _put(self, data: bytes | bytearray, slot: Slot | None, lsn: Lsn) -> None:
         storage = self._node.storage
         if self._transport is None or self._out.put(data, slot, lsn, storage.durable):
             return

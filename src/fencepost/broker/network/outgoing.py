@@ -7,6 +7,7 @@ from collections import deque
 
 from fencepost.broker.network.answer_memory import AnswerMemory
 from fencepost.broker.network.limits import LARGE_ANSWER, LEAST_PROGRESS, PIECE, SLOWEST_LOOKS
+from fencepost.protocol.types import NO_LSN, Lsn
 
 
 class Slot:
@@ -16,7 +17,7 @@ class Slot:
 
     def __init__(self, size: int) -> None:
         self.data: bytes | bytearray | None = None
-        self.lsn = 0
+        self.lsn = NO_LSN
         self.size = size
         """Bytes that wait in it: of the request, then of the response."""
 
@@ -48,7 +49,7 @@ class Outgoing:
         self.held += size
         return slot
 
-    def put(self, data: bytes | bytearray, slot: Slot | None, lsn: int, durable: int) -> bool:
+    def put(self, data: bytes | bytearray, slot: Slot | None, lsn: Lsn, durable: Lsn) -> bool:
         """An answer into its place, or behind all others; True if it may leave, as nothing is before it.
 
         Else it does when everything up to `lsn` is durable, and what is before it has left: see `take_ready`.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from fencepost.protocol.messages import RESPONSES
+from fencepost.protocol.types import NO_LSN, Lsn
 
 if TYPE_CHECKING:
     from fencepost.broker.network.request_context import RequestContext
@@ -24,18 +25,18 @@ class Reply(NamedTuple):
     """
 
     response: Any
-    lsn: int
+    lsn: Lsn
 
 
 def independent(response: Any) -> Reply:
     """A reply that says nothing a power loss could take back."""
-    return Reply(response, 0)
+    return Reply(response, NO_LSN)
 
 
-NO_ANSWER: Final = Reply(None, 0)
+NO_ANSWER: Final = Reply(None, NO_LSN)
 """The client wants none (Produce with acks=0)."""
 
-CLOSE: Final = Reply(None, 0)
+CLOSE: Final = Reply(None, NO_LSN)
 """Nothing can be said that this client would understand: the connection ends."""
 
 Later = Coroutine[Any, Any, Reply]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+from fencepost.protocol.types import Lsn
+
 R = TypeVar("R")
 
 
@@ -11,4 +13,4 @@ class Answered(NamedTuple, Generic[R]):
     """An answer, and what it depends on: it may leave the process when everything up to `lsn` is durable."""
 
     answer: R
-    lsn: int
+    lsn: Lsn

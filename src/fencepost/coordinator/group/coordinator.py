@@ -37,6 +37,8 @@ from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import (
     CONSUMER_OFFSETS,
+    NO_LSN,
+    Lsn,
     Milliseconds,
     Offset,
     ProducerId,
@@ -66,7 +68,7 @@ class Committed(NamedTuple):
     """What happened to each partition, and the lsn that this depends on."""
 
     errors: Mapping[TopicPartition, ErrorCode]
-    lsn: int
+    lsn: Lsn
 
 
 class _Forgotten(NamedTuple):
@@ -157,7 +159,7 @@ class GroupCoordinator:
         """JoinGroup, in this version of the API."""
         shard = self._shard(request.group_id)
         if isinstance(shard, ErrorCode):
-            return Answered(refuse_join(shard, request.member_id), 0)
+            return Answered(refuse_join(shard, request.member_id), NO_LSN)
         return await self._membership.join(shard, request, client_id, client_host, version)
 
     async def sync_group(self, request: SyncGroupRequest) -> Answered[SyncGroupResponse]:
@@ -170,7 +172,7 @@ class GroupCoordinator:
         if shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             shard = ErrorCode.REBALANCE_IN_PROGRESS
         if isinstance(shard, ErrorCode):
-            return Answered(refuse_sync(shard), 0)
+            return Answered(refuse_sync(shard), NO_LSN)
         return await self._membership.sync(shard, request)
 
     def heartbeat(
@@ -183,16 +185,16 @@ class GroupCoordinator:
         """
         shard = self._shard(group_id)
         if shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return Answered(ErrorCode.NONE, 0)
+            return Answered(ErrorCode.NONE, NO_LSN)
         if isinstance(shard, ErrorCode):
-            return Answered(shard, 0)
+            return Answered(shard, NO_LSN)
         return self._membership.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
 
     def leave_group(self, group_id: str, leaving: Sequence[MemberIdentity]) -> Answered[list[ErrorCode]]:
         """LeaveGroup; an error for each that is to leave."""
         shard = self._shard(group_id)
         if isinstance(shard, ErrorCode):
-            return Answered([shard] * len(leaving), 0)
+            return Answered([shard] * len(leaving), NO_LSN)
         return self._membership.leave(shard, group_id, leaving)
 
     # Committed offsets
@@ -201,7 +203,7 @@ class GroupCoordinator:
         """Answer OffsetCommit: keep the offsets of a group in its journal."""
         shard = self._any_shard(who.group_id)
         if isinstance(shard, ErrorCode):
-            return Committed(dict.fromkeys(offsets, shard), 0)
+            return Committed(dict.fromkeys(offsets, shard), NO_LSN)
         group = self.known(who.group_id)
         if isinstance(group, ClassicGroup):
             error = validate_offset_commit(group, who.member_id, who.group_instance_id, who.generation_id)
@@ -229,7 +231,7 @@ class GroupCoordinator:
         """TxnOffsetCommit (facts §7): offsets that count when the transaction commits.  `guard`: of verification."""
         shard = self._shard(who.group_id)
         if isinstance(shard, ErrorCode):
-            return Committed(dict.fromkeys(offsets, shard), 0)
+            return Committed(dict.fromkeys(offsets, shard), NO_LSN)
         group = self.known(who.group_id)
         if isinstance(group, ClassicGroup):
             error = validate_transactional_offset_commit(group, who.member_id, who.group_instance_id, who.generation_id)
@@ -312,7 +314,7 @@ class GroupCoordinator:
         """OffsetDelete: an error for each partition, or one of the whole request."""
         shard = self._shard(group_id)
         if isinstance(shard, ErrorCode):
-            return Answered(shard, 0)
+            return Answered(shard, NO_LSN)
         group = self.known(group_id)
         error = group if isinstance(group, ErrorCode) else validate_offset_delete(group)
         if isinstance(group, ErrorCode) or error:
@@ -353,7 +355,7 @@ class GroupCoordinator:
         """DeleteGroups, one of them, at once: its committed offsets go too, and cost more than it does."""
         shard = self._any_shard(group_id)
         if isinstance(shard, ErrorCode):
-            return Answered(shard, 0)
+            return Answered(shard, NO_LSN)
         group = shard.groups.get(group_id)
         if group is None and not shard.offsets.knows(group_id):
             return Answered(ErrorCode.GROUP_ID_NOT_FOUND, shard.lsn)

@@ -27,6 +27,7 @@ from fencepost.protocol.types import (
     NO_PRODUCER,
     Buffer,
     Epoch,
+    Lsn,
     Milliseconds,
     Offset,
     ProducerId,
@@ -61,7 +62,7 @@ class Journals(Protocol):
     """Where journal partitions are found; the node's storage."""
 
     @property
-    def lsn(self) -> int: ...
+    def lsn(self) -> Lsn: ...
 
     def partition(self, topic: str, index: int) -> JournalPartition | None: ...
 

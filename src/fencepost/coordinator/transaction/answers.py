@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Epoch, ProducerId
+from fencepost.protocol.types import NO_EPOCH, NO_LSN, NO_PRODUCER_ID, Epoch, Lsn, ProducerId
 
 
 class Initialized(NamedTuple):
@@ -14,7 +14,7 @@ class Initialized(NamedTuple):
     error: ErrorCode
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: Epoch = NO_EPOCH
-    lsn: int = 0
+    lsn: Lsn = NO_LSN
     ongoing_producer_id: ProducerId = NO_PRODUCER_ID
     ongoing_producer_epoch: Epoch = NO_EPOCH
 
@@ -23,7 +23,7 @@ class Added(NamedTuple):
     """AddPartitionsToTxn, AddOffsetsToTxn, implicit add.  `timed_out`: the pair is one that the server timed out."""
 
     error: ErrorCode
-    lsn: int = 0
+    lsn: Lsn = NO_LSN
     timed_out: bool = False
 
 
@@ -33,5 +33,5 @@ class Ended(NamedTuple):
     error: ErrorCode
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: Epoch = NO_EPOCH
-    lsn: int = 0
+    lsn: Lsn = NO_LSN
     timed_out: bool = False

@@ -44,7 +44,16 @@ from fencepost.node_log import get_logger, shown
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.steps import Pace, Steps, finish
-from fencepost.protocol.types import NO_PRODUCER, Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import (
+    NO_LSN,
+    NO_PRODUCER,
+    Epoch,
+    Lsn,
+    Milliseconds,
+    ProducerId,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 from fencepost.runtime import Clock, Work, at_once
 
 logger = get_logger(__name__)
@@ -349,12 +358,12 @@ class TransactionCoordinator:
 
     # Steps
 
-    def _absent(self, transactional_id: str) -> tuple[ErrorCode, int]:
+    def _absent(self, transactional_id: str) -> tuple[ErrorCode, Lsn]:
         """What is answered for an id that is not held here, and the lsn that this depends on."""
         if not transactional_id:
-            return ErrorCode.INVALID_REQUEST, 0
+            return ErrorCode.INVALID_REQUEST, NO_LSN
         shard = self._shards.lookup(self.partition_for(transactional_id))
-        return (shard, 0) if isinstance(shard, ErrorCode) else (ErrorCode.INVALID_PRODUCER_ID_MAPPING, shard.lsn)
+        return (shard, NO_LSN) if isinstance(shard, ErrorCode) else (ErrorCode.INVALID_PRODUCER_ID_MAPPING, shard.lsn)
 
     def _new(self, transactional_id: str) -> TransactionalIdEntry | ErrorCode:
         """An id that is used for the first time.  It is remembered when its first record is written."""

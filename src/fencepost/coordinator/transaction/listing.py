@@ -10,7 +10,7 @@ from fencepost.coordinator.transaction.state import BY_WIRE_NAME, State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.steps import Pace, Steps
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import NO_LSN, Epoch, Lsn, Milliseconds, ProducerId, TopicPartition
 
 
 class Description(NamedTuple):
@@ -25,7 +25,7 @@ class Description(NamedTuple):
     producer_epoch: Epoch = Epoch(0)
     #: Of an open transaction all, of one being ended those whose marker is missing, else none.
     partitions: Sequence[TopicPartition] = ()
-    lsn: int = 0
+    lsn: Lsn = NO_LSN
 
 
 class Listed(NamedTuple):
@@ -42,7 +42,7 @@ class Listing(NamedTuple):
     error: ErrorCode
     unknown_states: Sequence[str] = ()
     transactions: Sequence[Listed] = ()
-    lsn: int = 0
+    lsn: Lsn = NO_LSN
 
 
 class Filters(NamedTuple):
@@ -56,14 +56,14 @@ class Filters(NamedTuple):
     pattern: str = ""
 
 
-def absent(transactional_id: str, error: ErrorCode, lsn: int) -> Description:
+def absent(transactional_id: str, error: ErrorCode, lsn: Lsn) -> Description:
     """One that is not there, or cannot be asked for here; `error`: what other requests about it are answered."""
     unknown = error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else error, lsn=lsn)
 
 
 def describe(
-    transaction: TransactionMetadata, waiting: Mapping[TopicPartition, None] | None = None, lsn: int = 0
+    transaction: TransactionMetadata, waiting: Mapping[TopicPartition, None] | None = None, lsn: Lsn = NO_LSN
 ) -> Description:
     """`waiting`: the partitions whose marker is missing, while the transaction is being ended."""
     partitions = transaction.partitions if waiting is None else waiting
@@ -82,7 +82,7 @@ def describe(
 
 
 def select(
-    transactions: Iterable[tuple[TransactionMetadata, int]], filters: Filters, now: Milliseconds, pace: Pace
+    transactions: Iterable[tuple[TransactionMetadata, Lsn]], filters: Filters, now: Milliseconds, pace: Pace
 ) -> Steps[Listing]:
     """The transactional ids that pass every filter, in the order given.
 
@@ -103,7 +103,7 @@ def select(
     except BadPattern:
         return Listing(ErrorCode.INVALID_REGULAR_EXPRESSION)
     listed: list[Listed] = []
-    last = 0
+    last = NO_LSN
     for transaction, lsn in transactions:
         last = max(last, lsn)
         if pace.is_used_up(1):

@@ -15,7 +15,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_keys import UnreadRecord
-from fencepost.protocol.types import TRANSACTION_STATE, Buffer, Milliseconds, TopicPartition
+from fencepost.protocol.types import NO_LSN, TRANSACTION_STATE, Buffer, Lsn, Milliseconds, TopicPartition
 from fencepost.runtime import Work
 
 
@@ -34,7 +34,7 @@ class Journals(Protocol):
     """Where journal partitions are found; the node's storage."""
 
     @property
-    def lsn(self) -> int: ...
+    def lsn(self) -> Lsn: ...
 
     def partition(self, topic: str, index: int) -> JournalPartition | None: ...
 
@@ -91,7 +91,7 @@ class TransactionalIdEntry:
 
     __slots__ = ("alarm", "completion", "lsn", "shard", "transaction")
 
-    def __init__(self, transaction: TransactionMetadata, shard: TransactionCoordinatorShard, lsn: int = 0) -> None:
+    def __init__(self, transaction: TransactionMetadata, shard: TransactionCoordinatorShard, lsn: Lsn = NO_LSN) -> None:
         self.transaction = transaction
         self.shard = shard
         #: What an answer about this id depends on.
@@ -147,7 +147,7 @@ class TransactionCoordinatorShard:
         #: Of the last append, or of what was there before: what an answer depends on that an id is not there.
         self.lsn = journals.lsn
 
-    def append(self, batch: bytes) -> int | ErrorCode:
+    def append(self, batch: bytes) -> Lsn | ErrorCode:
         """The lsn of the append, or what the client is told if it was refused."""
         outcome = self.log.append(batch, Origin.COORDINATOR)
         if isinstance(outcome, Appended):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from fencepost.protocol.types import Epoch, ProducerId
+from fencepost.protocol.types import Epoch, Lsn, ProducerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Append:
     last_offset: int
     marker: str
     """COMMIT or ABORT; empty for data."""
-    lsn: int
+    lsn: Lsn
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Durable:
     """What was appended up to this lsn survives a power loss."""
 
     time: int
-    lsn: int
+    lsn: Lsn
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Transition:
     producer_id: ProducerId
     producer_epoch: Epoch
     partitions: tuple[str, ...]
-    lsn: int
+    lsn: Lsn
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from fencepost.protocol.codec import decode_stored
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import TransactionLogKey, TransactionLogValue
-from fencepost.protocol.types import NO_PRODUCER, TRANSACTION_STATE, Buffer, ProducerIdAndEpoch
+from fencepost.protocol.types import NO_LSN, NO_PRODUCER, TRANSACTION_STATE, Buffer, Lsn, ProducerIdAndEpoch
 from fencepost.simulation.history import messages
 from fencepost.simulation.history.events import (
     Answer,
@@ -95,13 +95,13 @@ class Recorder:
     """
 
     def __init__(
-        self, now: Callable[[], float], durable: Callable[[], int | None], state_of: Callable[[str], str | None]
+        self, now: Callable[[], float], durable: Callable[[], Lsn | None], state_of: Callable[[str], str | None]
     ) -> None:
         self.events: list[Event] = []
         self._now = now
         self._durable = durable
         self._state_of = state_of
-        self._last_durable = 0
+        self._last_durable = NO_LSN
         self._conversations: dict[Any, _Conversation] = {}
         self._exchanges = self._connections = self._calls = 0
         self._states: dict[str, str] = {}
@@ -220,7 +220,7 @@ class Recorder:
 
     # The node
 
-    def appended(self, topic: str, index: int, header: BatchHeader, data: Buffer, lsn: int) -> None:
+    def appended(self, topic: str, index: int, header: BatchHeader, data: Buffer, lsn: Lsn) -> None:
         """A batch was appended to a partition."""
         batch = messages.batch_of(data, header, f"{topic}-{index}")
         marker = ""
@@ -232,7 +232,7 @@ class Recorder:
             for record in decode_batch(data, 0, header):
                 self._changed(decode_stored(TransactionLogKey, record.key or b"").transactional_id, record.value, lsn)
 
-    def _changed(self, transactional_id: str, stored: bytes | None, lsn: int) -> None:
+    def _changed(self, transactional_id: str, stored: bytes | None, lsn: Lsn) -> None:
         before = self._state_of(transactional_id) or self._states.get(transactional_id, "")
         if stored is None:
             self._states.pop(transactional_id, None)
@@ -258,7 +258,7 @@ class Recorder:
 
     def node(self, what: str, life: int) -> None:
         """The node started or ended."""
-        self._last_durable = 0
+        self._last_durable = NO_LSN
         self._add(NodeChange(self.time, what, life))
 
     # The run
