@@ -18,7 +18,7 @@ from benchmarks.measure import report
 from fencepost.broker import Broker
 from fencepost.coordinator.group.coordinator import CommitFor
 from fencepost.coordinator.group.offsets import CommittedOffset
-from fencepost.protocol.types import Offset, TopicPartition
+from fencepost.protocol.types import NO_LEADER_EPOCH, Offset, TopicPartition
 
 JOURNALS = ("__transaction_state", "__consumer_offsets")
 
@@ -51,7 +51,7 @@ async def work(broker: Broker, transactions: int, ids: int, at_once: int = 5) ->
             name, at = f"id-{which}", TopicPartition("orders", 0)
             added = broker.node.transactions.add_partitions(name, producer_id, epoch, [at], 2)
             assert not added.error, added
-            position = CommittedOffset(Offset(number), -1, "", broker.node.clock.now())
+            position = CommittedOffset(Offset(number), NO_LEADER_EPOCH, "", broker.node.clock.now())
             broker.node.groups.commit_offsets(CommitFor(f"group-{which}", "", None, -1), {at: position})
             ended = broker.node.transactions.end(name, producer_id, epoch, commit=True, version=5)
             assert not ended.error, ended

@@ -41,7 +41,7 @@ from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic, Forgot
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Offset, TopicPartition
+from fencepost.protocol.types import NO_LEADER_EPOCH, Offset, TopicPartition
 
 GROUPS: Final = 10_000
 POSITIONS: Final = 100
@@ -56,7 +56,7 @@ Request = tuple[str, Any, int]
 def groups(broker: Broker) -> Iterator[None]:
     places = [TopicPartition(JOURNALLED, number) for number in range(POSITIONS)]
     for number in range(GROUPS):
-        at = {each: CommittedOffset(Offset(number), -1, "", NOW) for each in places}
+        at = {each: CommittedOffset(Offset(number), NO_LEADER_EPOCH, "", NOW) for each in places}
         broker.node.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
         yield
 

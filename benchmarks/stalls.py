@@ -46,7 +46,15 @@ from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListO
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestTopic
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId, TopicPartition
+from fencepost.protocol.types import (
+    NO_LEADER_EPOCH,
+    Epoch,
+    LeaderEpoch,
+    Milliseconds,
+    Offset,
+    ProducerId,
+    TopicPartition,
+)
 
 DELETE_VERSION = 5
 GROUPS = 100_000
@@ -92,7 +100,7 @@ def partitions(table: Table) -> None:
 def old_groups(broker: Broker) -> Iterator[None]:
     """Groups with a position of long ago."""
     for number in range(GROUPS):
-        at = {TopicPartition(JOURNALLED, 0): CommittedOffset(Offset(number), -1, "", LONG_AGO_MS)}
+        at = {TopicPartition(JOURNALLED, 0): CommittedOffset(Offset(number), NO_LEADER_EPOCH, "", LONG_AGO_MS)}
         broker.node.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
         yield
 
@@ -222,7 +230,8 @@ def transactions_of(keys: int, count: int) -> Callable[[Broker], Iterator[None]]
             identity: Any = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
             partition.append(encode_batch(records, transactional=True, **identity), Origin.CLIENT, guard=guard)
             partition.append(
-                control_batch(producer, Epoch(0), 0, number % 10 > 0, Milliseconds(now)), Origin.COORDINATOR
+                control_batch(producer, Epoch(0), LeaderEpoch(0), number % 10 > 0, Milliseconds(now)),
+                Origin.COORDINATOR,
             )
             yield
 

@@ -23,7 +23,7 @@ from fencepost.protocol.layout import Field, fields_of
 from fencepost.protocol.message import Message
 from fencepost.protocol.messages import ApiVersionsRequest
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import LeaderEpoch, Milliseconds
 
 ROUNDS = 12
 PRODUCE, JOIN_GROUP, SYNC_GROUP = 0, 11, 14
@@ -53,7 +53,7 @@ class Pool:
         self.uuids = [uuid.UUID(int=0), uuid.UUID(int=9), known.topic_id, known.topic_id]
         data = batch("x", "y", pair=pair, sequence=0, transactional=True)
         plain = batch("z")
-        marker = control_batch(*pair, 0, True, Milliseconds(0))
+        marker = control_batch(*pair, LeaderEpoch(0), True, Milliseconds(0))
         self.batches = [b"", plain, plain, data, data, data[:70], plain + data, bytes(61), marker]
 
     def value(self, field: Field, version: int, depth: int) -> Any:

@@ -34,7 +34,7 @@ from fencepost.coordinator.transaction.markers import Marker
 from fencepost.protocol.batch import headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeTransactionsRequest
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 
 client = clients()
 INT32_MAX = 2**31 - 1
@@ -114,7 +114,7 @@ def test_redpanda_17827_24468_10588_a_participant_says_again_that_it_is_done(cli
     topic, pair = new_topic(client, 2), init(client, "t")
     assert written(client, topic, pair) == ErrorCode.NONE
     following = ended(client, "t", pair)
-    marker = Marker(ProducerId(pair.producer_id), Epoch(following.producer_epoch), 0, True, 2)
+    marker = Marker(ProducerId(pair.producer_id), Epoch(following.producer_epoch), LeaderEpoch(0), True, 2)
     places = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     for _ in range(3):
         told = on_the_loop(client.broker, lambda: client.broker.node.local_markers.write(marker, places))

@@ -19,7 +19,14 @@ from fencepost.coordinator.transaction import journal as transaction_journal
 from fencepost.coordinator.transaction.shards import Loading as TransactionLoading
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log.producer_state import Origin
-from fencepost.protocol.types import Milliseconds, Offset, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import (
+    NO_LEADER_EPOCH,
+    Milliseconds,
+    Offset,
+    ProducerId,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 from fencepost.runtime import Work
 
 COUNT = 5_000
@@ -32,7 +39,7 @@ def offsets_of(producer: ProducerIdAndEpoch | None) -> GroupLoading:
             group_journal.offset_commit_entry(
                 f"group-{group}",
                 TopicPartition("topic", partition),
-                CommittedOffset(Offset(group * 1000 + partition), -1, "", Milliseconds(group)),
+                CommittedOffset(Offset(group * 1000 + partition), NO_LEADER_EPOCH, "", Milliseconds(group)),
                 Milliseconds(group),
             )
             for partition in range(100)

@@ -30,7 +30,7 @@ from fencepost.protocol.messages import FetchRequest, ProduceRequest
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId, TopicPartition
 from fencepost.simulation.loop import EPOCH_MS, VirtualLoop
 from fencepost.simulation.world import World
 
@@ -95,7 +95,7 @@ class Values:
             plain[:70],
             plain + inside,
             bytes(61),
-            control_batch(ProducerId(0), Epoch(0), 0, True, Milliseconds(0)),
+            control_batch(ProducerId(0), Epoch(0), LeaderEpoch(0), True, Milliseconds(0)),
         ]
 
     def value(self, of: Field, version: int) -> Any:

@@ -19,7 +19,7 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import NewRecord, Record, decode_batch, encode_batch
-from fencepost.protocol.types import Epoch, Isolation, ProducerId
+from fencepost.protocol.types import Epoch, Isolation, LeaderEpoch, ProducerId
 
 KEYS = (b"", b"a", b"b", b"c", bytes(40), bytes(39) + b"1", b"z" * 31, b"z" * 32)
 RETENTION = 1_000
@@ -142,7 +142,7 @@ class Writer:
             epoch += 1
             self.sequences[producer_id] = epoch, 0
         self.open.discard(producer_id)
-        data = marker(producer_id, epoch, self.random.random() < 0.5, 1, self.node.clock.at)
+        data = marker(producer_id, epoch, self.random.random() < 0.5, LeaderEpoch(1), self.node.clock.at)
         self._append(data, origin=Origin.COORDINATOR)
 
     def _append(self, data: bytes, **options: Any) -> None:

@@ -17,7 +17,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import crc_matches, headers, read_header, stamp
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, LeaderEpoch
 from fencepost.simulation.disk_faults import FaultyDisk
 
 DIRECTORY = ROOT / "t-0"
@@ -261,7 +261,7 @@ def check(case: Case) -> None:
 
 def stamped(appended: Appended) -> bytes:
     data = bytearray(batch(tag="next"))
-    stamp(data, 0, appended.base_offset, LAST_LEADER)
+    stamp(data, 0, appended.base_offset, LeaderEpoch(LAST_LEADER))
     return bytes(data)
 
 

@@ -24,7 +24,7 @@ from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header, stamp
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation, Lsn, Milliseconds
+from fencepost.protocol.types import Isolation, LeaderEpoch, Lsn, Milliseconds
 from fencepost.runtime import Slices, at_once
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
@@ -174,7 +174,7 @@ class World:
             )
             commit = self.random.random() < 0.5
             coordinator_epoch = known.coordinator_epoch if known and known.coordinator_epoch > 0 else 1
-            data = marker(producer_id, epoch, commit, coordinator_epoch, self.clock.at)
+            data = marker(producer_id, epoch, commit, LeaderEpoch(coordinator_epoch), self.clock.at)
             self._append(partition, history, data, Origin.COORDINATOR)
         elif dice < 0.35:
             self._append(partition, history, self._batch(None, False), Origin.CLIENT)

@@ -20,7 +20,7 @@ from fencepost.log.storage import Storage
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch, encode_batch
-from fencepost.protocol.types import Buffer, Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import FIRST_LEADER_EPOCH, Buffer, Epoch, LeaderEpoch, Milliseconds, ProducerId
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 START = Milliseconds(1_700_000_000_000)
@@ -130,7 +130,13 @@ def batch(
     )
 
 
-def marker(producer_id: int, epoch: int, commit: bool, coordinator_epoch: int = 0, timestamp: int = START) -> bytes:
+def marker(
+    producer_id: int,
+    epoch: int,
+    commit: bool,
+    coordinator_epoch: LeaderEpoch = FIRST_LEADER_EPOCH,
+    timestamp: int = START,
+) -> bytes:
     return control_batch(ProducerId(producer_id), Epoch(epoch), coordinator_epoch, commit, Milliseconds(timestamp))
 
 
@@ -211,7 +217,7 @@ class Node:
         self.storage.take()
         self.storage.recover()
         for topic, index in self.names:
-            self.storage.create_partition(topic, topic_id(topic), index, leader_epoch=self.leader_epoch)
+            self.storage.create_partition(topic, topic_id(topic), index, leader_epoch=LeaderEpoch(self.leader_epoch))
         self.storage.start()
         return self.storage
 

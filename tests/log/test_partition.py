@@ -14,7 +14,7 @@ from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.batch import LOG_APPEND_TIME, crc_matches, read_header
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Isolation, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, Isolation, LeaderEpoch, Milliseconds, ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 
 
@@ -273,16 +273,16 @@ def test_markers_follow_their_rules() -> None:
         partition = Node().partition
         append_transactional(partition, (7, 3, 0))
 
-        def answer(epoch: int, coordinator_epoch: int, version: int) -> ErrorCode:
+        def answer(epoch: int, coordinator_epoch: LeaderEpoch, version: int) -> ErrorCode:
             data = marker(7, epoch, True, coordinator_epoch)
             outcome = partition.append(data, Origin.COORDINATOR, marker_transaction_version=version)
             return error_of(outcome)
 
-        assert answer(2, 5, 0) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert answer(3, 5, 2) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert answer(4, 5, 2) == ErrorCode.NONE
-        assert answer(4, 5, 2) == ErrorCode.NONE, "a marker may be repeated"
-        assert answer(5, 4, 2) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert answer(2, LeaderEpoch(5), 0) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert answer(3, LeaderEpoch(5), 2) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert answer(4, LeaderEpoch(5), 2) == ErrorCode.NONE
+        assert answer(4, LeaderEpoch(5), 2) == ErrorCode.NONE, "a marker may be repeated"
+        assert answer(5, LeaderEpoch(4), 2) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
         assert partition.producers.open_transactions() == []
         for producer_id, epoch in ((-1, 0), (7, -1)):
             data = marker(producer_id, epoch, True)

@@ -20,7 +20,7 @@ from fencepost.log.producer_state import (
 )
 from fencepost.protocol.batch import MAX_INT32, BatchHeader, read_header
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, ProducerId
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -122,11 +122,11 @@ newer   0  0  0  0
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("open_here", [False, True])
 @pytest.mark.parametrize("coordinator", [-1, 4, 5, 6])
-def test_every_cell_of_the_markers(line: str, version: int, open_here: bool, coordinator: int) -> None:
+def test_every_cell_of_the_markers(line: str, version: int, open_here: bool, coordinator: LeaderEpoch) -> None:
     relation, *answers = line.split()
     epoch = 3 + ["older", "equal", "newer"].index(relation) - 1
     known = entry(3, open_at=50 if open_here else None)
-    known.coordinator_epoch = 5
+    known.coordinator_epoch = LeaderEpoch(5)
     expected = int(answers[3] if version == 2 and not open_here else answers[version])
     if expected == 0 and coordinator < 5:
         expected = ErrorCode.TRANSACTION_COORDINATOR_FENCED
@@ -134,17 +134,17 @@ def test_every_cell_of_the_markers(line: str, version: int, open_here: bool, coo
 
 
 def test_markers_of_an_unknown_producer_and_of_the_last_epoch_are_taken() -> None:
-    assert check_marker(None, Epoch(0), 0, 2) is None
-    assert check_marker(entry(32767, open_at=1), Epoch(32767), 0, 2) is None
-    assert check_marker(entry(32766, open_at=1), Epoch(32766), 0, 2) is FENCED
+    assert check_marker(None, Epoch(0), LeaderEpoch(0), 2) is None
+    assert check_marker(entry(32767, open_at=1), Epoch(32767), LeaderEpoch(0), 2) is None
+    assert check_marker(entry(32766, open_at=1), Epoch(32766), LeaderEpoch(0), 2) is FENCED
 
 
 @pytest.mark.parametrize("known", [None, entry(3), entry(3, open_at=50)])
 @pytest.mark.parametrize("epoch", [-2, 3, 4])
 def test_a_marker_says_by_which_rule_it_goes(known: ProducerEntry | None, epoch: int) -> None:
-    assert check_marker(known, Epoch(epoch), 0, -1) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert check_marker(known, Epoch(epoch), 0, -2) == check_marker(known, Epoch(epoch), 0, 0)
-    assert check_marker(None, Epoch(-2), 0, 2) is FENCED
+    assert check_marker(known, Epoch(epoch), LeaderEpoch(0), -1) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert check_marker(known, Epoch(epoch), LeaderEpoch(0), -2) == check_marker(known, Epoch(epoch), LeaderEpoch(0), 0)
+    assert check_marker(None, Epoch(-2), LeaderEpoch(0), 2) is FENCED
 
 
 @pytest.mark.parametrize("epoch", [-2, -1, 0])

@@ -11,7 +11,7 @@ from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import CompletedTransaction, Producers
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
 from fencepost.runtime import at_once
 
 LATER = Milliseconds(START + 1)
@@ -23,7 +23,9 @@ def write(producers: Producers, producer_id: int, epoch: int, sequence: int, off
 
 
 def finish(producers: Producers, producer_id: int, epoch: int, offset: int) -> CompletedTransaction | None:
-    return producers.marker_appended(read_header(marker(producer_id, epoch, False)), offset, 0, False, START)
+    return producers.marker_appended(
+        read_header(marker(producer_id, epoch, False)), offset, LeaderEpoch(0), False, START
+    )
 
 
 def test_the_first_unstable_offset_waits_for_readers_to_see_the_end() -> None:

@@ -14,21 +14,23 @@ from fencepost.protocol.compression import Compression, decompress
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch, encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
 
 RECORDS = [(1000 + n, b"key%d" % n, b"value" * 50, [("name", b"header")]) for n in range(5)]
 LARGE = 1 << 20
 PAIRS = [(source, target) for source in Compression for target in Compression if source is not target]
 
 
-def sent(compression: Compression, pair: tuple[int, int] = (7, 3), sequence: int = 5, **more: bool) -> bytes:
+def sent(
+    compression: Compression, pair: tuple[int, int] = (7, 3), sequence: int = 5, transactional: bool = False
+) -> bytes:
     return encode_batch(
         RECORDS,
         compression=compression,
         producer_id=ProducerId(pair[0]),
         producer_epoch=Epoch(pair[1]),
         base_sequence=sequence,
-        **more,
+        transactional=transactional,
     )
 
 
@@ -130,7 +132,7 @@ def test_what_is_wrong_with_the_batch_comes_before_what_is_wrong_with_its_produc
 def test_markers_are_kept_as_they_are() -> None:
     async def main() -> None:
         partition = Node(compression=Compression.GZIP).partition
-        marker = control_batch(ProducerId(7), Epoch(0), 0, True, Milliseconds(1000))
+        marker = control_batch(ProducerId(7), Epoch(0), LeaderEpoch(0), True, Milliseconds(1000))
         append(partition, marker, origin=Origin.COORDINATOR)
         (stored,) = bytes_of(partition)
         assert stored[21:] == marker[21:]

@@ -14,7 +14,7 @@ from fencepost.log.disk import LocalDisk
 from fencepost.log.segment import Segment
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.protocol.batch import read_header, stamp
-from fencepost.protocol.types import ProducerId
+from fencepost.protocol.types import LeaderEpoch, ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.disk_faults import FaultyDisk
 
@@ -26,7 +26,7 @@ def filled(disk: SimulatedDisk, sizes: list[int]) -> tuple[Segment, list[tuple[i
     segment, places = Segment(disk, Path("/"), BASE, 1, 200), []
     for number, size in enumerate(sizes):
         data, offset = bytearray(batch(2, size=size, timestamp=START + number)), BASE + 2 * number
-        stamp(data, 0, offset, 0)
+        stamp(data, 0, offset, LeaderEpoch(0))
         places.append((offset, segment.append(data, read_header(data), offset), len(data)))
     return segment, places
 
@@ -114,7 +114,7 @@ def without_sums(times: list[int]) -> tuple[FaultyDisk, list[tuple[int, int, int
     segment, places = Segment(disk, Path("/"), BASE, 1, 200), []
     for number, time in enumerate(times):
         data, offset = bytearray(batch(size=50, timestamp=START + time)), BASE + number
-        stamp(data, 0, offset, 0)
+        stamp(data, 0, offset, LeaderEpoch(0))
         places.append((offset, segment.append(data, read_header(data), offset), len(data)))
     for file in segment.write_indexes():
         file.close()
@@ -157,7 +157,7 @@ def test_no_offset_of_a_segment_is_further_from_its_first_than_its_indexes_can_s
     """Of two records the second one counts."""
     segment, _ = filled(SimulatedDisk(Random(1)), [0])
     data = bytearray(batch(2))
-    stamp(data, 0, BASE + first, 0)
+    stamp(data, 0, BASE + first, LeaderEpoch(0))
     if fits:
         assert segment.header(data, 0, 0, BASE).base_offset == BASE + first
     else:
@@ -171,7 +171,7 @@ def test_a_gap_in_a_file_that_has_become_shorter_is_a_hole() -> None:
     segment = Segment(disk, Path("/"), BASE, 1, 200)
     for offset in (BASE, BASE + 10):
         data = bytearray(batch(2, size=500))
-        stamp(data, 0, offset, 0)
+        stamp(data, 0, offset, LeaderEpoch(0))
         segment.append(data, read_header(data), offset)
     assert [header.base_offset for _, header in segment.headers_from(0)] == [BASE, BASE + 10]
     segment.file.truncate(segment.size - 1)

@@ -25,7 +25,7 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch, encode_batch, seal
-from fencepost.protocol.types import Offset
+from fencepost.protocol.types import LeaderEpoch, Offset
 
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
 
@@ -109,7 +109,7 @@ def test_whole_batches_are_found_and_a_torn_one_is_left_out(log: list[bytes], to
 
 @given(batch=BATCHES, before=st.binary(max_size=10), base_offset=INT64, epoch=INT32)
 def test_a_stamp_writes_offset_and_epoch_and_leaves_the_crc_true(
-    batch: bytes, before: bytes, base_offset: int, epoch: int
+    batch: bytes, before: bytes, base_offset: int, epoch: LeaderEpoch
 ) -> None:
     buffer, at = bytearray(before + batch), len(before)
     stamp(buffer, at, base_offset, epoch)

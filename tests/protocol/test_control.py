@@ -20,7 +20,7 @@ from fencepost.protocol.batch import NO_SEQUENCE, crc_matches, read_header, stam
 from fencepost.protocol.control import ABORT, COMMIT, ControlRecord, control_batch, read_control_record
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch, encode_batch, seal
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
 
 PRODUCER_IDS = st.integers(0, 2**63 - 1)
 PRODUCER_EPOCHS = st.integers(0, 2**15 - 1)
@@ -54,10 +54,12 @@ TIMESTAMPS = st.integers(0, 2**62)
 def test_a_marker_has_apache_kafkas_bytes(
     commit: bool, offset: int, producer_epoch: int, timestamp: int, fetched: str
 ) -> None:
-    marker = bytearray(control_batch(ProducerId(5), Epoch(producer_epoch), 0, commit, Milliseconds(timestamp)))
-    stamp(marker, 0, offset, 0)
+    marker = bytearray(
+        control_batch(ProducerId(5), Epoch(producer_epoch), LeaderEpoch(0), commit, Milliseconds(timestamp))
+    )
+    stamp(marker, 0, offset, LeaderEpoch(0))
     assert marker.hex() == fetched
-    assert read_control_record(bytes.fromhex(fetched)) == ControlRecord(COMMIT if commit else ABORT, 0)
+    assert read_control_record(bytes.fromhex(fetched)) == ControlRecord(COMMIT if commit else ABORT, LeaderEpoch(0))
 
 
 @given(
@@ -72,10 +74,10 @@ def test_a_marker_has_apache_kafkas_bytes(
 def test_a_marker_says_who_ended_what_and_how(
     producer_id: int,
     producer_epoch: int,
-    coordinator_epoch: int,
+    coordinator_epoch: LeaderEpoch,
     commit: bool,
     timestamp: int,
-    leader_epoch: int,
+    leader_epoch: LeaderEpoch,
     before: bytes,
 ) -> None:
     marker = control_batch(
@@ -95,7 +97,7 @@ def test_a_marker_says_who_ended_what_and_how(
 
 
 @given(coordinator_epoch=COORDINATOR_EPOCHS, commit=st.booleans())
-def test_other_clients_read_a_marker(coordinator_epoch: int, commit: bool) -> None:
+def test_other_clients_read_a_marker(coordinator_epoch: LeaderEpoch, commit: bool) -> None:
     marker = control_batch(ProducerId(1), Epoch(2), coordinator_epoch, commit, Milliseconds(3))
     (theirs,) = KafkaPythonReader(marker)
     assert (theirs.commit, theirs.abort) == (commit, not commit)
@@ -104,12 +106,12 @@ def test_other_clients_read_a_marker(coordinator_epoch: int, commit: bool) -> No
     assert AiokafkaControlRecord.parse(record.key) == (COMMIT_MARKER if commit else ABORT_MARKER)
     key, _ = entity_reader(ControlRecordTypeSchema)(record.key[2:], 0)
     value, _ = entity_reader(EndTxnMarker)(record.value[2:], 0)
-    assert (key.type_, value.coordinator_epoch) == (int(commit), coordinator_epoch)
+    assert (key.type_, value.coordinator_epoch) == (int(commit), int(coordinator_epoch))
     assert record.key[:2] == record.value[:2] == b"\x00\x00"
 
 
 @given(coordinator_epoch=COORDINATOR_EPOCHS, commit=st.booleans())
-def test_a_marker_of_kafkas_schema_is_read(coordinator_epoch: int, commit: bool) -> None:
+def test_a_marker_of_kafkas_schema_is_read(coordinator_epoch: LeaderEpoch, commit: bool) -> None:
     key, value = io.BytesIO(), io.BytesIO()
     entity_writer(ControlRecordTypeSchema)(key, ControlRecordTypeSchema(type_=i16(int(commit))))
     entity_writer(EndTxnMarker)(value, EndTxnMarker(coordinator_epoch=i32(coordinator_epoch)))
@@ -127,7 +129,7 @@ def _control(key: bytes | None, value: bytes | None) -> bytes:
 def test_what_a_higher_version_adds_is_left_alone(version: int, more: bytes) -> None:
     """EndTxnMarker v1 of KIP-890, for one, is flexible and names the transaction version."""
     marker = _control(struct.pack(">hh", version, COMMIT) + more, struct.pack(">hi", version, 7) + more)
-    assert read_control_record(marker) == ControlRecord(COMMIT, 7)
+    assert read_control_record(marker) == ControlRecord(COMMIT, LeaderEpoch(7))
 
 
 @given(kind=st.integers(-(2**15), 2**15 - 1).filter(lambda kind: kind not in (ABORT, COMMIT)), value=st.binary())
@@ -158,12 +160,12 @@ def test_a_marker_without_a_whole_value_is_refused(value: bytes | None, kind: in
 @given(size=st.integers(0, 77))
 def test_a_marker_that_is_cut_off_is_refused(size: int) -> None:
     with pytest.raises(ProtocolError):
-        read_control_record(control_batch(ProducerId(1), Epoch(2), 3, True, Milliseconds(4))[:size])
+        read_control_record(control_batch(ProducerId(1), Epoch(2), LeaderEpoch(3), True, Milliseconds(4))[:size])
 
 
 @given(changes=st.lists(st.tuples(st.integers(0, 77), st.integers(0, 255)), min_size=1, max_size=4))
 def test_a_damaged_marker_says_something_or_gives_a_protocol_error(changes: list[tuple[int, int]]) -> None:
-    marker = bytearray(control_batch(ProducerId(1), Epoch(2), 3, True, Milliseconds(4)))
+    marker = bytearray(control_batch(ProducerId(1), Epoch(2), LeaderEpoch(3), True, Milliseconds(4)))
     for place, value in changes:
         marker[place] = value
     try:

@@ -29,7 +29,7 @@ from fencepost.protocol.records import (
     seal,
     varint,
 )
-from fencepost.protocol.types import Epoch, Offset, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Offset, ProducerId
 
 pytestmark = pytest.mark.usefixtures("each_twin")
 
@@ -76,7 +76,7 @@ def test_the_header_says_what_is_in_the_batch(records: list[NewRecord], sequence
         producer_epoch=Epoch(9),
         base_sequence=sequence,
         transactional=transactional,
-        leader_epoch=4,
+        leader_epoch=LeaderEpoch(4),
     )
     header = read_header(batch)
     assert header.size == len(batch)

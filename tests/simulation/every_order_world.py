@@ -18,6 +18,7 @@ from fencepost.protocol.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.types import (
     NO_PRODUCER,
+    LeaderEpoch,
     Milliseconds,
     Offset,
     ProducerId,
@@ -290,8 +291,8 @@ class World:
     def _append_marker(self, request: Request) -> None:
         place = self.places[request.place]
         header = _header(len(place.log), request.pair, -1, TRANSACTIONAL | CONTROL)
-        if place.producers.check_marker(header, 0, request.sequence) is None:
-            place.producers.marker_appended(header, len(place.log), 0, bool(request.transaction), NOW)
+        if place.producers.check_marker(header, LeaderEpoch(0), request.sequence) is None:
+            place.producers.marker_appended(header, len(place.log), LeaderEpoch(0), bool(request.transaction), NOW)
             place.log = (*place.log, Entry(request.pair, True, request.transaction, request.who))
 
     def unmarked(self, who: int) -> list[int]:
@@ -323,5 +324,17 @@ class World:
 
 def _header(offset: int, pair: ProducerIdAndEpoch, sequence: int, attributes: int) -> BatchHeader:
     return BatchHeader(
-        Offset(offset), 49, 0, 2, 0, attributes, 0, 0, 0, pair.producer_id, pair.producer_epoch, sequence, 1
+        Offset(offset),
+        49,
+        LeaderEpoch(0),
+        2,
+        0,
+        attributes,
+        0,
+        0,
+        0,
+        pair.producer_id,
+        pair.producer_epoch,
+        sequence,
+        1,
     )

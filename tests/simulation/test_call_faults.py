@@ -23,7 +23,7 @@ from fencepost.log import producers
 from fencepost.log.producer_state import ProducerEntry, check_data, check_marker
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch
+from fencepost.protocol.types import Epoch, LeaderEpoch
 from fencepost.simulation.call_faults import Call, CallFault
 from fencepost.simulation.faulty_runs import EVERYTHING, Plan, disturb
 
@@ -80,7 +80,9 @@ def test_giving_up_a_marker_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatc
 def test_refusing_a_marker_that_comes_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """KAFKA-19999: the first one was written, its answer lost, and the transaction stays prepared for ever."""
 
-    def strict(entry: ProducerEntry | None, epoch: int, coordinator_epoch: int, version: int) -> ErrorCode | None:
+    def strict(
+        entry: ProducerEntry | None, epoch: int, coordinator_epoch: LeaderEpoch, version: int
+    ) -> ErrorCode | None:
         if entry is not None and version >= 2 and epoch <= entry.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         return check_marker(entry, Epoch(epoch), coordinator_epoch, version)

@@ -19,7 +19,14 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId, TopicPartition
+from fencepost.protocol.types import (
+    NO_LEADER_EPOCH,
+    Epoch,
+    Milliseconds,
+    Offset,
+    ProducerId,
+    TopicPartition,
+)
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import World
 
@@ -111,7 +118,7 @@ def test_what_is_kept_is_kept(jumps: tuple[int, ...]) -> None:
         assert await scene.produce(producer, 0) == (ErrorCode.NONE, 0)
         identity = broker.node.transactions.init_producer_id("id", 60_000)
         broker.node.groups.commit_offsets(
-            CommitFor("g", "", None, -1), {AT: CommittedOffset(Offset(7), -1, "", before)}
+            CommitFor("g", "", None, -1), {AT: CommittedOffset(Offset(7), NO_LEADER_EPOCH, "", before)}
         )
         await scene.set_clock(jumps)
         assert await scene.produce(producer, 0) == (ErrorCode.NONE, 0), "the same batch again is a duplicate"

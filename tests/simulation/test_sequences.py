@@ -8,7 +8,7 @@ from fencepost.client import Admin, Producer
 from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 from fencepost.simulation.checkers.sequences import Sequences
 from fencepost.simulation.durable_answers import WatchedStorage
 from fencepost.simulation.loop import VirtualLoop, run
@@ -21,7 +21,9 @@ MARKER = -2
 def written(epoch: int, sequence: int, count: int = 1, producer_id: int = 7, base_offset: int = 9) -> BatchHeader:
     """The header of a batch; `MARKER` for a transaction's end."""
     if sequence == MARKER:
-        header = read_header(control_batch(ProducerId(producer_id), Epoch(epoch), 0, True, Milliseconds(0)))
+        header = read_header(
+            control_batch(ProducerId(producer_id), Epoch(epoch), LeaderEpoch(0), True, Milliseconds(0))
+        )
     else:
         records = [(0, None, b"", ())] * count
         header = read_header(

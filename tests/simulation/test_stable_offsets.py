@@ -7,7 +7,7 @@ from uuid import UUID
 from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 from fencepost.simulation.checkers.stable_offsets import StableOffsets, Told
 
 AT = ("t", 0)
@@ -26,7 +26,7 @@ def data(offset: int, producer_id: int = 1, *, transactional: bool = True) -> Ba
 
 
 def marker(offset: int, producer_id: int = 1) -> BatchHeader:
-    batch = control_batch(ProducerId(producer_id), Epoch(1), 0, True, Milliseconds(0))
+    batch = control_batch(ProducerId(producer_id), Epoch(1), LeaderEpoch(0), True, Milliseconds(0))
     return read_header(batch)._replace(base_offset=Offset(offset))
 
 

@@ -24,7 +24,7 @@ from fencepost.protocol.messages import DeleteRecordsRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.record_columns import FIELDS
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId, TopicPartition
 from fencepost.spark import reading
 from fencepost.spark.audit import AUDIT_FIELDS, Fate, Markers, fate, sequence_of
 from fencepost.spark.options import BadOption, parse
@@ -54,7 +54,9 @@ def log_of(steps: Sequence[Step]) -> tuple[bytes, list[tuple[str, int | None]]]:
     for producer, what, count in steps:
         base = len(fates)
         if what in ("commit", "abort"):
-            marker = bytearray(control_batch(ProducerId(producer), Epoch(0), 0, what == "commit", Milliseconds(0)))
+            marker = bytearray(
+                control_batch(ProducerId(producer), Epoch(0), LeaderEpoch(0), what == "commit", Milliseconds(0))
+            )
             marker[:8] = base.to_bytes(8)
             parts.append(bytes(marker))
             for offset in waiting.pop(producer, []):

@@ -17,7 +17,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.fetch import PartitionData
 from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
 from fencepost.spark.positions import FILES
 from fencepost.spark.progress import PARTITION, RUNS, Ledger, Progress, read_progress, unfit
 
@@ -41,7 +41,9 @@ def test_it_is_the_last_value_whose_transaction_was_committed(
 
     def end(producer: int, commit: bool) -> None:
         nonlocal expected
-        batches.append(bytearray(control_batch(ProducerId(producer), Epoch(0), 0, commit, Milliseconds(0))))
+        batches.append(
+            bytearray(control_batch(ProducerId(producer), Epoch(0), LeaderEpoch(0), commit, Milliseconds(0)))
+        )
         ended = pending.pop(producer, None)
         if ended is not None and commit:
             expected = ended
@@ -62,7 +64,7 @@ def test_it_is_the_last_value_whose_transaction_was_committed(
         else:
             end(producer, kind == "commit")
     for number, batch in enumerate(batches):
-        stamp(batch, 0, number, 0)
+        stamp(batch, 0, number, LeaderEpoch(0))
     ledger, low, is_found = Ledger("ours"), len(batches), False
     while low > 0 and not is_found:
         low, high = max(low - window, 0), low
@@ -102,7 +104,9 @@ class Log:
             elif what == "plain":
                 self._append_record(None, Progress("nobody", 0, []), before)
             else:
-                marker = control_batch(ProducerId(application), Epoch(0), 0, what == "commit", Milliseconds(0))
+                marker = control_batch(
+                    ProducerId(application), Epoch(0), LeaderEpoch(0), what == "commit", Milliseconds(0)
+                )
                 self._append(bytearray(marker), 1, None)
                 ended = pending.pop(application, None)
                 if ended is not None and what == "commit":
@@ -121,7 +125,7 @@ class Log:
         self._append(bytearray(batch), len(records), application)
 
     def _append(self, batch: bytearray, count: int, application: int | None) -> None:
-        stamp(batch, 0, self.end, 0)
+        stamp(batch, 0, self.end, LeaderEpoch(0))
         self.batches.append(Batch(self.end, self.end + count, bytes(batch), application))
         self.end += count
 

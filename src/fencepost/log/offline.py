@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.log.settings import LogSettings
+from fencepost.protocol.types import LeaderEpoch
 
 
 class PartitionDamaged(Exception):
@@ -24,7 +25,7 @@ class OfflinePartition:
     topic: str
     index: int
     topic_id: uuid.UUID
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     settings: LogSettings
     directory: Path
     reason: str

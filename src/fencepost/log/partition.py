@@ -40,7 +40,17 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, Steps, finish
-from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Buffer, Epoch, Isolation, Lsn, Milliseconds, ProducerId
+from fencepost.protocol.types import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    Buffer,
+    Epoch,
+    Isolation,
+    LeaderEpoch,
+    Lsn,
+    Milliseconds,
+    ProducerId,
+)
 
 __all__ = ["Appended", "Journal", "Partition", "Refused"]
 
@@ -81,7 +91,7 @@ class Partition:
         index: int,
         topic_id: uuid.UUID,
         settings: LogSettings,
-        leader_epoch: int,
+        leader_epoch: LeaderEpoch,
     ) -> None:
         self._journal = journal
         self.disk = disk
@@ -219,7 +229,9 @@ class Partition:
                 return Refused(error)
         return self._write(batch, header, (record.coordinator_epoch, record.type == COMMIT))
 
-    def _write(self, batch: Buffer, header: BatchHeader, marker: tuple[int, bool] | None = None) -> Appended | Refused:
+    def _write(
+        self, batch: Buffer, header: BatchHeader, marker: tuple[LeaderEpoch, bool] | None = None
+    ) -> Appended | Refused:
         journal, base_offset, now = self._journal, self.log_end_offset, self._journal.now()
         # A copy of a large batch costs as much as all the rest.
         data = batch if isinstance(batch, memoryview) and not batch.readonly else bytearray(batch)
@@ -254,7 +266,12 @@ class Partition:
         return Appended(base_offset, last_offset, log_append_time, self.log_start_offset, lsn)
 
     def applied(
-        self, header: BatchHeader, offset: int, segment: Segment, marker: tuple[int, bool] | None, now: Milliseconds
+        self,
+        header: BatchHeader,
+        offset: int,
+        segment: Segment,
+        marker: tuple[LeaderEpoch, bool] | None,
+        now: Milliseconds,
     ) -> None:
         """Note in the producer state what a batch in the log means; also when the log is read again.
 

@@ -27,7 +27,15 @@ from typing import NamedTuple
 
 from fencepost.protocol.batch import MAX_INT32, NO_SEQUENCE, BatchHeader, next_sequence
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import MAX_PRODUCER_EPOCH, NO_EPOCH, Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import (
+    MAX_PRODUCER_EPOCH,
+    NO_EPOCH,
+    NO_LEADER_EPOCH,
+    Epoch,
+    LeaderEpoch,
+    Milliseconds,
+    ProducerId,
+)
 
 NO_TRANSACTION_VERSION = -1
 WINDOW = 5
@@ -65,7 +73,7 @@ class ProducerEntry:
 
     producer_id: ProducerId
     epoch: Epoch = NO_EPOCH
-    coordinator_epoch: int = -1
+    coordinator_epoch: LeaderEpoch = NO_LEADER_EPOCH
     last_timestamp: int = -1
     open_first_offset: int | None = None
     """Where its open transaction begins here."""
@@ -165,7 +173,7 @@ def check_data(
 
 
 def check_marker(
-    entry: ProducerEntry | None, epoch: Epoch, coordinator_epoch: int, transaction_version: int
+    entry: ProducerEntry | None, epoch: Epoch, coordinator_epoch: LeaderEpoch, transaction_version: int
 ) -> ErrorCode | None:
     """Whether a transaction marker is taken (facts §5.3).
 

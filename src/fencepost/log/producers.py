@@ -17,7 +17,7 @@ from fencepost.log.producer_state import (
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_EPOCH, Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import NO_EPOCH, Epoch, LeaderEpoch, Milliseconds, ProducerId
 from fencepost.runtime import Work
 
 _AT_ONCE: Final = 1000
@@ -40,7 +40,7 @@ class ActiveProducer(NamedTuple):
     producer_epoch: Epoch
     last_sequence: int
     last_timestamp: int
-    coordinator_epoch: int
+    coordinator_epoch: LeaderEpoch
     open_first_offset: int
 
 
@@ -98,7 +98,9 @@ class Producers:
         verification = self._verifications.get(header.producer_id)
         return check_data(entry, verification, guard, header, origin, verification_enabled)
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int, transaction_version: int) -> ErrorCode | None:
+    def check_marker(
+        self, header: BatchHeader, coordinator_epoch: LeaderEpoch, transaction_version: int
+    ) -> ErrorCode | None:
         entry = self.entries.get(header.producer_id)
         return check_marker(entry, header.producer_epoch, coordinator_epoch, transaction_version)
 
@@ -119,7 +121,7 @@ class Producers:
                 self._open[base_offset] = header.producer_id
 
     def marker_appended(
-        self, header: BatchHeader, offset: int, coordinator_epoch: int, committed: bool, now: Milliseconds
+        self, header: BatchHeader, offset: int, coordinator_epoch: LeaderEpoch, committed: bool, now: Milliseconds
     ) -> CompletedTransaction | None:
         """A marker is in the log; returns the transaction that it ended here, if one was open."""
         entry = self._entry(header, now)

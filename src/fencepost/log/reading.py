@@ -16,7 +16,7 @@ from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_scan import first_moment
 from fencepost.protocol.steps import SUMMED_IN_A_UNIT, Pace, Steps
-from fencepost.protocol.types import Isolation, ProducerId
+from fencepost.protocol.types import Isolation, LeaderEpoch, ProducerId
 
 _REMEMBERED = 32
 
@@ -43,7 +43,7 @@ class TimestampOffset:
 
     timestamp: int
     offset: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 class Ends(Protocol):

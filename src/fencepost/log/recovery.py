@@ -21,7 +21,7 @@ from fencepost.node_log import get_logger
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import LeaderEpoch, Milliseconds
 
 logger = get_logger(__name__)
 
@@ -381,7 +381,7 @@ def _tell_what_is_more(partition: Partition, known: Mapping[int, KnownFile]) -> 
         )
 
 
-def _marker(partition: Partition, header: BatchHeader, data: memoryview) -> tuple[int, bool] | None:
+def _marker(partition: Partition, header: BatchHeader, data: memoryview) -> tuple[LeaderEpoch, bool] | None:
     """The coordinator epoch and outcome of a transaction marker; None for everything else, however strange."""
     if not header.is_control:
         return None

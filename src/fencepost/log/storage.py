@@ -32,7 +32,7 @@ from fencepost.log.settings import LogSettings
 from fencepost.log.space import Space
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_LSN, Buffer, Lsn, Milliseconds
+from fencepost.protocol.types import FIRST_LEADER_EPOCH, NO_LSN, Buffer, LeaderEpoch, Lsn, Milliseconds
 from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)
@@ -204,7 +204,7 @@ class Storage:
         topic_id: uuid.UUID,
         index: int,
         settings: LogSettings | None = None,
-        leader_epoch: int = 0,
+        leader_epoch: LeaderEpoch = FIRST_LEADER_EPOCH,
         shown: bool = True,
     ) -> Partition | OfflinePartition:
         """Open a partition, of an earlier run or new; offline if that is not possible.  `show` it unless `shown`."""

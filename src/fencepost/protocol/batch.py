@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from fencepost.protocol.compression import LARGEST_BATCH, Compression, decompress
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import Buffer, Epoch, Offset, ProducerId
+from fencepost.protocol.types import Buffer, Epoch, LeaderEpoch, Offset, ProducerId
 
 HEADER_SIZE = 61
 SMALLEST_RECORD: Final = 7
@@ -45,7 +45,7 @@ class BatchHeader(NamedTuple):
 
     base_offset: Offset
     batch_length: int
-    partition_leader_epoch: int
+    partition_leader_epoch: LeaderEpoch
     magic: int
     crc: int
     attributes: int
@@ -152,7 +152,7 @@ def crc_matches(buffer: Buffer, at: int, header: BatchHeader) -> bool:
     return bool(crc32c(memoryview(buffer)[at + CRC_START : end]) == header.crc)
 
 
-def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
+def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoch: LeaderEpoch) -> None:
     """Write what the leader decides: the base offset and its own epoch.  Neither is under the CRC."""
     _STAMP.pack_into(buffer, at, base_offset)
     _EPOCH.pack_into(buffer, at + 12, leader_epoch)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch, encode_record, seal
-from fencepost.protocol.types import Buffer, Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import NO_LEADER_EPOCH, Buffer, Epoch, LeaderEpoch, Milliseconds, ProducerId
 
 ABORT = 0
 COMMIT = 1
@@ -21,7 +21,7 @@ class ControlRecord(NamedTuple):
     """What a control record says.  `coordinator_epoch` is None unless it ends a transaction."""
 
     type: int
-    coordinator_epoch: int | None
+    coordinator_epoch: LeaderEpoch | None
 
     @property
     def ends_transaction(self) -> bool:
@@ -31,10 +31,10 @@ class ControlRecord(NamedTuple):
 def control_batch(
     producer_id: ProducerId,
     producer_epoch: Epoch,
-    coordinator_epoch: int,
+    coordinator_epoch: LeaderEpoch,
     commit: bool,
     timestamp: Milliseconds,
-    leader_epoch: int = -1,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> bytes:
     """The marker that ends a transaction: one record, 78 bytes."""
     key = _KEY.pack(0, COMMIT if commit else ABORT)

@@ -24,7 +24,16 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.compression import LARGEST_BATCH, Compression, compress
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_decoding import decode_records
-from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Buffer, Epoch, Offset, ProducerId
+from fencepost.protocol.types import (
+    NO_EPOCH,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    Buffer,
+    Epoch,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+)
 
 _FRONT = Struct(">qiibI")
 UNLIMITED: Final = (1 << 60) - 1  # bytes, which no batch has
@@ -128,7 +137,7 @@ def seal(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
     control: bool = False,
-    leader_epoch: int = -1,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> bytes:
     """Put a header before encoded records."""
     attributes = compression | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
@@ -153,7 +162,7 @@ def encode_batch(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
     control: bool = False,
-    leader_epoch: int = -1,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> bytes:
     """A whole batch.  `records` must not be empty."""
     first = records[0][0]

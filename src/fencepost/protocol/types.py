@@ -11,14 +11,17 @@ Milliseconds = NewType("Milliseconds", int)
 Offset = NewType("Offset", int)
 """Where a record stands in its partition, from 0 on."""
 Epoch = NewType("Epoch", int)
-"""Of a producer, 0 to `MAX_PRODUCER_EPOCH`, or the generation of a group; -1: none.  The epochs of leaders and
-coordinators are plain numbers, so that the type checker tells them from a producer's."""
+"""Of a producer, 0 to `MAX_PRODUCER_EPOCH`, or the generation of a group; -1: none."""
+LeaderEpoch = NewType("LeaderEpoch", int)
+"""Of the leader of a partition, from 0 on; -1: none.  A coordinator's is that of its partition of the journal."""
 Lsn = NewType("Lsn", int)
 """How much of a node's commit log there is up to a write: the write is durable when that much of the log is."""
 ProducerId = NewType("ProducerId", int)
 """From 0 on; -1: none."""
 
 NO_EPOCH: Final = Epoch(-1)
+NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
 NO_LSN: Final = Lsn(0)
 """Of what depends on no write."""
 NO_PRODUCER_ID: Final = ProducerId(-1)

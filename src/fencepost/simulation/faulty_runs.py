@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from fencepost.protocol.types import TRANSACTION_STATE
+from fencepost.protocol.types import TRANSACTION_STATE, LeaderEpoch
 from fencepost.simulation.call_faults import Call, CallFault, FaultyCalls
 from fencepost.simulation.checkers.transactions import check
 from fencepost.simulation.checkers.transactions.misplaced import misplaced
@@ -116,7 +116,7 @@ async def move_coordinator(world: World, index: int) -> None:
     journal = world.broker.node.storage.partition(TRANSACTION_STATE, index)
     if journal is None:
         return
-    journal.leader_epoch += 1
+    journal.leader_epoch = LeaderEpoch(journal.leader_epoch + 1)
     world.note(f"coordinator {index} moves, epoch {journal.leader_epoch}")
     world.broker.node.transactions.resign(index)
     await asyncio.sleep(world.random.uniform(0, 0.02))

@@ -26,7 +26,7 @@ from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Milliseconds, ProducerIdAndEpoch
+from fencepost.protocol.types import LeaderEpoch, Milliseconds, ProducerIdAndEpoch
 
 client = clients()
 VERSIONS = range(3, 14)
@@ -145,7 +145,10 @@ def test_clients_write_no_markers(client: Client) -> None:
         (None, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         ("t", ErrorCode.INVALID_RECORD),
     ]:
-        assert produce(client, topic, control_batch(*pair, 0, True, Milliseconds(NOW)), name).error_code == error
+        assert (
+            produce(client, topic, control_batch(*pair, LeaderEpoch(0), True, Milliseconds(NOW)), name).error_code
+            == error
+        )
     assert fetch(client, topic).high_watermark == 0
 
 

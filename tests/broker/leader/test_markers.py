@@ -17,7 +17,7 @@ from fencepost.protocol.control import ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddPartitionsToTxnRequest, DescribeTransactionsRequest
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
-from fencepost.protocol.types import Epoch, Lsn, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, LeaderEpoch, Lsn, ProducerId, TopicPartition
 from fencepost.runtime import Slices
 
 NOW = 1_700_000_000_000
@@ -44,7 +44,9 @@ class _Log:
 
 @pytest.mark.parametrize("commit", [False, True])
 @pytest.mark.parametrize("coordinator_epoch", [0, 1, 7, 2**31 - 1])
-def test_what_a_partition_is_told_of_a_marker_is_what_the_marker_says(commit: bool, coordinator_epoch: int) -> None:
+def test_what_a_partition_is_told_of_a_marker_is_what_the_marker_says(
+    commit: bool, coordinator_epoch: LeaderEpoch
+) -> None:
     log = _Log()
     markers = LocalMarkers(cast(Any, log), cast(Any, None), cast(Any, log))
     marker = Marker(ProducerId(5), Epoch(3), coordinator_epoch, commit, 2)
@@ -75,7 +77,9 @@ def test_others_are_served_while_a_transaction_of_very_many_partitions_ends(coun
     async def main() -> None:
         tick()
         places = [TopicPartition("t", number) for number in range(count)]
-        told = PacedMarkers(Leaders(), Slices(steps=1)).write(Marker(ProducerId(5), Epoch(3), 0, True, 2), places)
+        told = PacedMarkers(Leaders(), Slices(steps=1)).write(
+            Marker(ProducerId(5), Epoch(3), LeaderEpoch(0), True, 2), places
+        )
         if count <= AT_ONCE and not far:
             assert isinstance(told, dict), "at once, with what it ends"
         results = await told if not isinstance(told, dict) else told

@@ -59,7 +59,7 @@ from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.protocol.partitioning import java_hash
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Offset, ProducerId, TopicPartition
+from fencepost.protocol.types import NO_LEADER_EPOCH, Epoch, Offset, ProducerId, TopicPartition
 from fencepost.runtime import Slices
 
 MANY = 2_000
@@ -207,7 +207,7 @@ def test_no_step_tells_of_all_that_there_is(
     """A request of a few bytes asks for that."""
     client = Client(broker)
     client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["any"]))
-    position = CommittedOffset(Offset(1), -1, "", on_the_loop(broker, broker.node.clock.now))
+    position = CommittedOffset(Offset(1), NO_LEADER_EPOCH, "", on_the_loop(broker, broker.node.clock.now))
 
     def fill() -> None:
         commit, one = broker.node.groups.commit_offsets, TopicPartition("t", 0)
@@ -314,7 +314,7 @@ def test_the_states_that_are_asked_for_are_not_gone_through_for_each_group() -> 
         client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["any"]))
 
         def ask() -> None:
-            position = CommittedOffset(Offset(1), -1, "", broker.node.clock.now())
+            position = CommittedOffset(Offset(1), NO_LEADER_EPOCH, "", broker.node.clock.now())
             for number in range(10):
                 group = CommitFor(f"listed-{number}", "", None, -1)
                 broker.node.groups.commit_offsets(group, {TopicPartition("t", 0): position})

@@ -22,7 +22,7 @@ from fencepost.client.commit_order.position import Position
 from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.control import ControlRecord, control_batch, read_control_record
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
 
 
 def test_there_is_a_step_for_every_cell() -> None:
@@ -52,8 +52,8 @@ def header(**fields: object) -> BatchHeader:
         (header(attributes=0x17), None, Kind.TRANSACTIONAL),
         (header(attributes=0x10, record_count=0), None, Kind.NOTHING),
         (header(record_count=0), None, Kind.NOTHING),
-        (header(attributes=0x30), ControlRecord(1, 0), Kind.COMMIT_MARKER),
-        (header(attributes=0x30), ControlRecord(0, 0), Kind.ABORT_MARKER),
+        (header(attributes=0x30), ControlRecord(1, LeaderEpoch(0)), Kind.COMMIT_MARKER),
+        (header(attributes=0x30), ControlRecord(0, LeaderEpoch(0)), Kind.ABORT_MARKER),
         (header(attributes=0x20), ControlRecord(2, None), Kind.NOTHING),
         (header(attributes=0x30, record_count=0), None, Kind.NOTHING),
     ],
@@ -89,7 +89,7 @@ def test_where_compaction_has_left_a_hole(batches: list[BatchHeader], hole: int 
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_markers_as_they_are_written_are_known(commits: bool) -> None:
-    marker = control_batch(ProducerId(7), Epoch(3), 0, commits, Milliseconds(0))
+    marker = control_batch(ProducerId(7), Epoch(3), LeaderEpoch(0), commits, Milliseconds(0))
     kind = kind_of(read_header(marker), read_control_record(marker))
     assert kind is (Kind.COMMIT_MARKER if commits else Kind.ABORT_MARKER)
 

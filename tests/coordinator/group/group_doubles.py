@@ -32,6 +32,8 @@ from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
 from fencepost.protocol.steps import Pace
 from fencepost.protocol.types import (
     CONSUMER_OFFSETS,
+    NO_LEADER_EPOCH,
+    LeaderEpoch,
     Lsn,
     Milliseconds,
     Offset,
@@ -99,7 +101,7 @@ class FakeJournal:
                     producers.data_appended(header, base, Milliseconds(0))
         if wrong is not None:
             return Refused(wrong)
-        stamp(data, 0, base, 0)
+        stamp(data, 0, base, LeaderEpoch(0))
         self.batches.append(bytes(data))
         self.end = base + header.last_offset_delta + 1
         return Appended(base, self.end - 1, -1, 0, Lsn(self.end), False)
@@ -172,12 +174,12 @@ class World:
 
     def _offsets(self, offsets: Mapping[TopicPartition, int], metadata: str) -> dict[TopicPartition, CommittedOffset]:
         now = self.clock.now()
-        return {at: CommittedOffset(Offset(offset), -1, metadata, now) for at, offset in offsets.items()}
+        return {at: CommittedOffset(Offset(offset), NO_LEADER_EPOCH, metadata, now) for at, offset in offsets.items()}
 
     def end(self, pair: tuple[int, int], commit: bool, transaction_version: int = 2) -> ErrorCode:
         """A marker that carries this pair: from transaction.version 2 on an epoch above that of what it ends."""
-        marker = control_batch(*ProducerIdAndEpoch.of(*pair), 0, commit, self.clock.now())
-        control = ControlRecord(COMMIT if commit else ABORT, 0)
+        marker = control_batch(*ProducerIdAndEpoch.of(*pair), LeaderEpoch(0), commit, self.clock.now())
+        control = ControlRecord(COMMIT if commit else ABORT, LeaderEpoch(0))
         return self.coordinator.complete_transaction(0, marker, ProducerId(pair[0]), control, transaction_version)
 
     def committed_offset(self, at: TopicPartition, group: str = "g", stable: bool = False) -> int | ErrorCode | None:

@@ -17,14 +17,14 @@ from fencepost.coordinator.group.offsets import CommittedOffset, Offsets
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.steps import STEP, Pace
-from fencepost.protocol.types import Milliseconds, Offset, ProducerId, TopicPartition
+from fencepost.protocol.types import NO_LEADER_EPOCH, Milliseconds, Offset, ProducerId, TopicPartition
 
 KEPT_MS = 1000
 SINCE = Milliseconds(5000)
 NEVER_USED = ClassicGroup("g", state_timestamp=SINCE)
 AT = TopicPartition("t", 0)
 DAY: Final = 24 * 3600 * 1000
-ANY: Any = CommittedOffset(Offset(0), -1, "", 0)
+ANY: Any = CommittedOffset(Offset(0), NO_LEADER_EPOCH, "", 0)
 
 
 def places(count: int) -> list[TopicPartition]:
@@ -51,9 +51,11 @@ def test_a_group_without_positions_goes_when_it_has_been_without_members_for_so_
 @pytest.mark.parametrize("pending", [False, True])
 def test_a_group_goes_with_its_last_position_unless_a_transaction_has_one_for_it(pending: bool) -> None:
     offsets, other = Offsets(), TopicPartition("t", 1)
-    offsets.put("g", AT, CommittedOffset(Offset(1), -1, "", SINCE), Offset(0))
+    offsets.put("g", AT, CommittedOffset(Offset(1), NO_LEADER_EPOCH, "", SINCE), Offset(0))
     if pending:
-        offsets.put_pending(ProducerId(1), "g", other, CommittedOffset(Offset(1), -1, "", SINCE), Offset(1))
+        offsets.put_pending(
+            ProducerId(1), "g", other, CommittedOffset(Offset(1), NO_LEADER_EPOCH, "", SINCE), Offset(1)
+        )
     for after in (KEPT_MS - 1, KEPT_MS):
         found = expired("g", NEVER_USED, offsets, KEPT_MS, Milliseconds(SINCE + after))
         assert found == (None if after < KEPT_MS else Expired([AT], with_group=not pending))

@@ -8,7 +8,7 @@ from tests.coordinator.group.group_doubles import A, FakeJournal, World
 from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.coordinator.group.shards import GroupCoordinatorShard
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Offset
+from fencepost.protocol.types import NO_LEADER_EPOCH, Offset
 from fencepost.runtime import at_once
 
 
@@ -34,7 +34,7 @@ def test_a_topic_is_forgotten_if_it_could_be_in_every_partition_of_the_journal(r
     world, other = World(), FakeJournal()
     world.commit({A: 1})
     shard = world.coordinator._shards[1] = GroupCoordinatorShard(1, other, world)
-    shard.offsets.put("h", A, CommittedOffset(Offset(1), -1, "", world.clock.now()), Offset(0))
+    shard.offsets.put("h", A, CommittedOffset(Offset(1), NO_LEADER_EPOCH, "", world.clock.now()), Offset(0))
     for number, each in enumerate((world.journal, other)):
         each.refuse = ErrorCode.KAFKA_STORAGE_ERROR if number == refused else None
     assert at_once(world.coordinator.forget_topics([A.topic])) is (refused is None)

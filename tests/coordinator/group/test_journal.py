@@ -9,12 +9,12 @@ from fencepost.coordinator.group import journal
 from fencepost.coordinator.group.offsets import CommittedOffset
 from fencepost.coordinator.group.shards import GroupCoordinatorShard
 from fencepost.protocol.batch import read_header
-from fencepost.protocol.types import Milliseconds, Offset
+from fencepost.protocol.types import LeaderEpoch, Milliseconds, Offset
 
 
 @pytest.mark.parametrize("metadata", ["", "ü" * 9])
 @pytest.mark.parametrize(("leader_epoch", "expires"), [(-1, -1), (0, -1), (7, -1), (-1, 0), (-1, 12_345)])
-def test_nothing_of_it_is_lost(leader_epoch: int, metadata: str, expires: int) -> None:
+def test_nothing_of_it_is_lost(leader_epoch: LeaderEpoch, metadata: str, expires: int) -> None:
     """The format has one of the two."""
     committed = CommittedOffset(Offset(2**40), leader_epoch, metadata, 1_000, expires)
     batch = journal.batch([journal.offset_commit_entry("g", A, committed, Milliseconds(1_000))])

@@ -21,7 +21,15 @@ from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import encode_batch
 from fencepost.protocol.steps import Pace
-from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId, ProducerIdAndEpoch
+from fencepost.protocol.types import (
+    NO_LEADER_EPOCH,
+    Epoch,
+    LeaderEpoch,
+    Milliseconds,
+    Offset,
+    ProducerId,
+    ProducerIdAndEpoch,
+)
 from fencepost.runtime import at_once
 
 GROUPS = ("g", "g2", "ü", "")
@@ -38,7 +46,7 @@ class Writing:
         self.time = Milliseconds(self.time + 1)
         dice, group, at = self.random.random(), self.random.choice(GROUPS), self.random.choice((A, B))
         committed = journal.offset_commit_entry(
-            group, at, CommittedOffset(Offset(self.time), -1, "m", self.time), self.time
+            group, at, CommittedOffset(Offset(self.time), NO_LEADER_EPOCH, "m", self.time), self.time
         )
         if dice < 0.25:
             self._append(journal.batch([committed]))
@@ -65,7 +73,9 @@ class Writing:
     def end(self, producer_id: int) -> None:
         self._epochs[producer_id] += 1
         commit = self.random.random() < 0.5
-        self._append(control_batch(ProducerId(producer_id), Epoch(self._epochs[producer_id]), 0, commit, self.time))
+        self._append(
+            control_batch(ProducerId(producer_id), Epoch(self._epochs[producer_id]), LeaderEpoch(0), commit, self.time)
+        )
 
     def _append(self, batch: bytes) -> None:
         assert isinstance(self.log.append(batch, Origin.COORDINATOR), Appended)
@@ -105,7 +115,7 @@ def test_a_last_record_that_cannot_be_read_is_named(key: bytes) -> None:
 
 def test_a_bit_that_flipped_in_a_marker_decides_no_offset() -> None:
     """A commit becomes an abort by one bit, and the other way round."""
-    whole = control_batch(ProducerId(1), Epoch(0), 0, True, Milliseconds(5))
+    whole = control_batch(ProducerId(1), Epoch(0), LeaderEpoch(0), True, Milliseconds(5))
     for bit in _checked(whole):
         world = World()
         world.journal.append(journal.batch([an_offset()], ProducerIdAndEpoch.of(1, 0)), Origin.COORDINATOR)
@@ -136,7 +146,9 @@ def test_a_bit_that_flipped_in_an_offset_commits_no_other_one(producer: Producer
 
 def an_offset() -> journal.Entry:
     """An offset of somebody."""
-    return journal.offset_commit_entry("g", A, CommittedOffset(Offset(1), -1, "m", Milliseconds(1)), Milliseconds(1))
+    return journal.offset_commit_entry(
+        "g", A, CommittedOffset(Offset(1), NO_LEADER_EPOCH, "m", Milliseconds(1)), Milliseconds(1)
+    )
 
 
 def test_topics_that_are_deleted_while_a_journal_is_read_leave_no_offset() -> None:
@@ -195,6 +207,8 @@ def test_answers_depend_on_what_was_written_while_a_journal_was_read() -> None:
     coordinator = GroupCoordinator(world, world.clock, world.settings, Random(1))
     reading = coordinator.start_loading(0)
     assert reading is not None
-    world.journal.append(control_batch(ProducerId(1), Epoch(0), 0, True, Milliseconds(5)), Origin.COORDINATOR)
+    world.journal.append(
+        control_batch(ProducerId(1), Epoch(0), LeaderEpoch(0), True, Milliseconds(5)), Origin.COORDINATOR
+    )
     at_once(reading)
     assert coordinator.delete_group("nobody", Pace()).lsn == world.lsn

@@ -23,7 +23,7 @@ from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import OffsetCommitKey, OffsetCommitValue
-from fencepost.protocol.types import Offset, TopicPartition
+from fencepost.protocol.types import NO_LEADER_EPOCH, Offset, TopicPartition
 
 GROUPS = ("g", "h")
 PLACES = (A, B)
@@ -307,7 +307,9 @@ async def test_with_members_nothing_expires_and_without_each_when_its_commit_sai
     """KAFKA-4682: a group counts as unused from when its last member left."""
     world = World(offsets_retention_ms=7 * DAY)
     generation, (member,) = await world.stable()
-    own = CommittedOffset(Offset(2), -1, "", world.clock.now(), expire_timestamp=world.clock.now() + 9 * DAY)
+    own = CommittedOffset(
+        Offset(2), NO_LEADER_EPOCH, "", world.clock.now(), expire_timestamp=world.clock.now() + 9 * DAY
+    )
     who = CommitFor("g", member, None, generation)
     assert dict(world.coordinator.commit_offsets(who, {B: own}).errors) == {B: ErrorCode.NONE}
     world.commit({A: 1}, who=(member, None, generation))

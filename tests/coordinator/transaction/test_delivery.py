@@ -13,7 +13,7 @@ from fencepost.coordinator.transaction.delivery import Delivery
 from fencepost.coordinator.transaction.markers import FIRST_DELAY, Marker, Results
 from fencepost.coordinator.transaction.shards import Completion
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId, TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
 
 AT = TopicPartition("t", 0)
@@ -48,7 +48,7 @@ def delivery(leader: Leader, finished: list[float]) -> tuple[Delivery, Completio
         finished.append(loop.time())
         return True
 
-    marker = Marker(ProducerId(7), Epoch(0), 0, commit=True, transaction_version=2)
+    marker = Marker(ProducerId(7), Epoch(0), LeaderEpoch(0), commit=True, transaction_version=2)
     return Delivery(leader, clock, done), Completion(marker, [AT])
 
 

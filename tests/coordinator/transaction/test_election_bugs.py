@@ -8,13 +8,15 @@ import pytest
 from tests.coordinator.transaction.transaction_doubles import A, World, pair_of
 
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import LeaderEpoch
 from fencepost.runtime import at_once
 
 
 def elect(world: World) -> int:
     """The node wins the journal partition of "t" once more; its number."""
     index = world.coordinator.partition_for("t")
-    world.storage.journals[index].leader_epoch += 1
+    journal = world.storage.journals[index]
+    journal.leader_epoch = LeaderEpoch(journal.leader_epoch + 1)
     return index
 
 
@@ -57,11 +59,11 @@ def test_kafka_18137_resigning_an_older_election_leaves_the_newer_one_alone() ->
     index = elect(world)
     newer = world.storage.journals[index].leader_epoch
     world.coordinator.load(index)
-    world.coordinator.resign(index, newer - 1)
+    world.coordinator.resign(index, LeaderEpoch(newer - 1))
     assert world.add(pair) == ErrorCode.NONE
-    world.coordinator.resign(index, newer)
+    world.coordinator.resign(index, LeaderEpoch(newer))
     assert world.add(pair) == ErrorCode.NOT_COORDINATOR
-    world.coordinator.resign(index, newer)
+    world.coordinator.resign(index, LeaderEpoch(newer))
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -83,7 +85,7 @@ def test_kafka_18137_resigning_an_older_election_does_not_end_the_load_of_the_ne
     world.add(pair)
     index = elect(world)
     loading = world.coordinator.start_loading(index)
-    world.coordinator.resign(index, world.storage.journals[index].leader_epoch - 1)
+    world.coordinator.resign(index, LeaderEpoch(world.storage.journals[index].leader_epoch - 1))
     assert world.add(pair) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert loading is not None
     at_once(loading)

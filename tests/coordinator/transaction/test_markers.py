@@ -9,10 +9,10 @@ import pytest
 from fencepost.coordinator.transaction.markers import Marker
 from fencepost.coordinator.transaction.shards import Completion
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId, TopicPartition
 
 AT, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
-MARKER = Marker(ProducerId(7), Epoch(1), 0, True, 2)
+MARKER = Marker(ProducerId(7), Epoch(1), LeaderEpoch(0), True, 2)
 #: Written; of a deleted topic; in a log that can hold no marker.
 DONE: Final = {
     ErrorCode.NONE,

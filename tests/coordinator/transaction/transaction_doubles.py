@@ -23,6 +23,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.types import (
     TRANSACTION_STATE,
+    LeaderEpoch,
     Lsn,
     Milliseconds,
     ProducerId,
@@ -75,7 +76,7 @@ class FakeJournal:
 
     def __init__(self, world: FakeStorage) -> None:
         self.batches: list[bytes] = []
-        self.leader_epoch = 3
+        self.leader_epoch = LeaderEpoch(3)
         self._world = world
         self.refuse: ErrorCode | None = None
 
@@ -189,7 +190,7 @@ class World:
     def fail_over(self) -> None:
         """Another coordinator takes over every journal partition."""
         for journal in self.storage.journals:
-            journal.leader_epoch += 1
+            journal.leader_epoch = LeaderEpoch(journal.leader_epoch + 1)
         self.coordinator = self.new_coordinator()
 
     def journal(self, transactional_id: str) -> FakeJournal:

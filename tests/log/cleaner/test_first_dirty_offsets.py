@@ -14,7 +14,7 @@ from fencepost.log.cleaner import first_dirty_offsets
 from fencepost.log.cleaner.first_dirty_offsets import FirstDirtyOffsets, LogId, decode, encode
 from fencepost.log.partition import Partition
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import LeaderEpoch, Milliseconds
 from fencepost.simulation.disk import SimulatedDisk
 
 OTHER = uuid.UUID(int=7)
@@ -63,7 +63,7 @@ async def clean(node: Node) -> None:
 def make_anew(node: Node) -> None:
     """The topic, as long as it was, with a key that was deleted in it."""
     delete_topic(node.storage, "t")
-    node.storage.create_partition("t", OTHER, 0, leader_epoch=0)
+    node.storage.create_partition("t", OTHER, 0, leader_epoch=LeaderEpoch(0))
     write(node.partition, node.clock.at, b"first", None, b"second", None)
 
 
@@ -138,7 +138,7 @@ def test_a_log_that_could_not_be_cleaned_says_nothing_of_one_made_anew() -> None
         delete_topic(node.storage, "t")
         await asyncio.sleep(5)
         assert not cleaner.uncleanable, "what is gone is not counted"
-        node.storage.create_partition("t", OTHER, 0, leader_epoch=0)
+        node.storage.create_partition("t", OTHER, 0, leader_epoch=LeaderEpoch(0))
         write(node.partition, node.clock.at, b"1", b"2", b"3", b"4")
         await clean(node)
         assert [record.value for record in committed(node.partition)] == [b"4", bytes(200)]

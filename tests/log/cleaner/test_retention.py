@@ -11,7 +11,7 @@ from fencepost.log.cleaner.retention import LastBatch, Transactions, Verdict, de
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import CONTROL, DELETE_HORIZON, TRANSACTIONAL, BatchHeader
 from fencepost.protocol.control import ABORT, COMMIT
-from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 
 NOW = Milliseconds(10_000)
 
@@ -22,7 +22,19 @@ def header(
     if horizon is not None:
         attributes |= DELETE_HORIZON
     return BatchHeader(
-        Offset(base), 60, 0, 2, 0, attributes, last - base, horizon or 0, 0, ProducerId(producer), Epoch(epoch), 5, 3
+        Offset(base),
+        60,
+        LeaderEpoch(0),
+        2,
+        0,
+        attributes,
+        last - base,
+        horizon or 0,
+        0,
+        ProducerId(producer),
+        Epoch(epoch),
+        5,
+        3,
     )
 
 

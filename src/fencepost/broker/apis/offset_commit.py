@@ -30,7 +30,7 @@ from fencepost.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from fencepost.protocol.steps import ITEM, Pace, Steps, each
-from fencepost.protocol.types import NO_LSN, Offset, TopicPartition
+from fencepost.protocol.types import NO_LSN, LeaderEpoch, Offset, TopicPartition
 
 _GROUP_NOT_FOUND_SINCE = 9
 _TOPIC_IDS_SINCE = 10
@@ -96,7 +96,9 @@ def _check(request: OffsetCommitRequest, context: RequestContext, node: Node, pa
             else:
                 asked.partitions[place] = at = TopicPartition(name, part.partition_index)
                 offset, metadata = Offset(part.committed_offset), part.committed_metadata or ""
-                asked.offsets[at] = CommittedOffset(offset, part.committed_leader_epoch, metadata, now, expires)
+                asked.offsets[at] = CommittedOffset(
+                    offset, LeaderEpoch(part.committed_leader_epoch), metadata, now, expires
+                )
     return asked
 
 

@@ -24,7 +24,7 @@ from fencepost.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
 )
 from fencepost.protocol.steps import ITEM, Pace, Steps, each
-from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, LeaderEpoch, ProducerId, TopicPartition
 
 _AT_ONCE: Final = 100
 """Partitions that a marker is written to in one step."""
@@ -69,7 +69,7 @@ def _write(
     marker = Marker(
         ProducerId(asked.producer_id),
         Epoch(asked.producer_epoch),
-        asked.coordinator_epoch,
+        LeaderEpoch(asked.coordinator_epoch),
         asked.transaction_result,
         asked.transaction_version,
     )

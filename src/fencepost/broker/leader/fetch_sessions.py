@@ -34,7 +34,7 @@ from fencepost.protocol.fetch_sessions import (
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import FetchPartition, PartitionData
 from fencepost.protocol.steps import Pace, Steps
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import LeaderEpoch, Milliseconds
 
 _SHARD: Final = LAST_SESSION_EPOCH // 8
 """Apache Kafka spreads its sessions over eight caches, by ranges of their ids; outside of these it fails."""
@@ -51,7 +51,7 @@ class Ends(Protocol):
 
     high_watermark: int
     log_start_offset: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 class Asked:

@@ -19,7 +19,15 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import TxnOffsetCommitRequest
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 from fencepost.protocol.steps import ITEM, Pace, Steps
-from fencepost.protocol.types import CONSUMER_OFFSETS, NO_LSN, Lsn, Offset, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import (
+    CONSUMER_OFFSETS,
+    NO_LSN,
+    LeaderEpoch,
+    Lsn,
+    Offset,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
 
 TOPIC_IDS_SINCE: Final = 6
 IMPLICIT_ADD_SINCE: Final = 5
@@ -63,7 +71,7 @@ class OffsetPlan:
                     self._places[place] = at = TopicPartition(name, asked.partition_index)
                     self._offsets[at] = CommittedOffset(
                         Offset(asked.committed_offset),
-                        asked.committed_leader_epoch,
+                        LeaderEpoch(asked.committed_leader_epoch),
                         asked.committed_metadata or "",
                         now,
                     )

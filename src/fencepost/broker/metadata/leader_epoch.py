@@ -15,13 +15,16 @@ from fencepost.broker.metadata.store import MetadataStore
 from fencepost.log import checkpoint_files, data_directory
 from fencepost.log.disk import NothingLeft
 from fencepost.log.storage import Storage
+from fencepost.protocol.types import LeaderEpoch
 
 KEY: Final = "leader-epoch"
 _IN_FILES: Final = range(1 << 30)
 """Epochs that are believed of files, which have no checksum: there is room for many starts behind them."""
 
 
-def settle(store: MetadataStore, storage: Storage, known: Known, *, may_lack_records: bool, rebuilt: bool) -> int:
+def settle(
+    store: MetadataStore, storage: Storage, known: Known, *, may_lack_records: bool, rebuilt: bool
+) -> LeaderEpoch:
     """The epoch of this start, 0 at first: before partitions are opened, to be written when the start is counted.
 
     `rebuilt`: whether the metadata was lost.  Then, and where it is older than the logs, the last epoch is not known.
@@ -29,8 +32,8 @@ def settle(store: MetadataStore, storage: Storage, known: Known, *, may_lack_rec
     found = store.get(KEY)
     last = 0 if found is None else int(found.value)
     if not (may_lack_records or rebuilt or known.metadata_is_older):
-        return last
-    return max(known.next_number, last + 1, _newest_in_files(storage) + 1 if rebuilt else 0)
+        return LeaderEpoch(last)
+    return LeaderEpoch(max(known.next_number, last + 1, _newest_in_files(storage) + 1 if rebuilt else 0))
 
 
 def _newest_in_files(storage: Storage) -> int:

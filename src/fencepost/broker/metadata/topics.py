@@ -44,7 +44,7 @@ from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import TRANSACTION_STATE
+from fencepost.protocol.types import FIRST_LEADER_EPOCH, TRANSACTION_STATE, LeaderEpoch
 from fencepost.runtime import Slices, Work, at_once
 
 logger = get_logger(__name__)
@@ -67,7 +67,7 @@ class Topics:
         storage: Storage,
         settings: Settings,
         chance: random.Random,
-        leader_epoch: int = 0,
+        leader_epoch: LeaderEpoch = FIRST_LEADER_EPOCH,
     ) -> None:
         self._store = store
         self._leader_epoch = leader_epoch

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fencepost.protocol.types import Offset, ProducerId, TopicPartition
+from fencepost.protocol.types import LeaderEpoch, Offset, ProducerId, TopicPartition
 
 
 class CommittedOffset(NamedTuple):
     """A committed offset and what was committed with it."""
 
     offset: Offset
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     metadata: str
     commit_timestamp: int
     expire_timestamp: int = -1

@@ -27,6 +27,7 @@ from fencepost.protocol.types import (
     NO_PRODUCER,
     Buffer,
     Epoch,
+    LeaderEpoch,
     Lsn,
     Milliseconds,
     Offset,
@@ -141,7 +142,11 @@ class GroupCoordinatorShard:
             return
         value = decode_stored(OffsetCommitValue, record.value)
         committed = CommittedOffset(
-            Offset(value.offset), value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
+            Offset(value.offset),
+            LeaderEpoch(value.leader_epoch),
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
         )
         if producer_id < 0:
             self.offsets.put(key.group, at, committed, record.offset)

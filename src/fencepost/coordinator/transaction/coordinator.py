@@ -48,6 +48,7 @@ from fencepost.protocol.types import (
     NO_LSN,
     NO_PRODUCER,
     Epoch,
+    LeaderEpoch,
     Lsn,
     Milliseconds,
     ProducerId,
@@ -249,7 +250,7 @@ class TransactionCoordinator:
         if begun is None:
             return None
         # What an older election knew may be out of date.
-        self.resign(partition_index, begun.shard.coordinator_epoch - 1)
+        self.resign(partition_index, LeaderEpoch(begun.shard.coordinator_epoch - 1))
         return self._load(begun)
 
     def _load(self, begun: Loading) -> Work[None]:
@@ -259,7 +260,7 @@ class TransactionCoordinator:
         if self._shards.is_current(begun):
             self._publish(begun)
 
-    def resign(self, partition_index: int, leader_epoch: int | None = None) -> None:
+    def resign(self, partition_index: int, leader_epoch: LeaderEpoch | None = None) -> None:
         """Give a journal partition up, unless it was won again after `leader_epoch`."""
         for entry in self._shards.resign(partition_index, leader_epoch):
             if entry.completion is not None:

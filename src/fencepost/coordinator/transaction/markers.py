@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, LeaderEpoch, ProducerId, TopicPartition
 
 
 class Marker(NamedTuple):
@@ -22,7 +22,7 @@ class Marker(NamedTuple):
 
     producer_id: ProducerId
     producer_epoch: Epoch
-    coordinator_epoch: int
+    coordinator_epoch: LeaderEpoch
     commit: bool
     transaction_version: int
 
@@ -56,7 +56,7 @@ FIRST_DELAY: Final = 20
 LONGEST_DELAY: Final = 1000
 
 
-def marker_of(prepared: TransactionMetadata, coordinator_epoch: int) -> Marker:
+def marker_of(prepared: TransactionMetadata, coordinator_epoch: LeaderEpoch) -> Marker:
     """The marker of a prepared transaction: its epoch is the one *after* PREPARE."""
     return Marker(
         prepared.producer_id,

@@ -15,7 +15,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_keys import UnreadRecord
-from fencepost.protocol.types import NO_LSN, TRANSACTION_STATE, Buffer, Lsn, Milliseconds, TopicPartition
+from fencepost.protocol.types import NO_LSN, TRANSACTION_STATE, Buffer, LeaderEpoch, Lsn, Milliseconds, TopicPartition
 from fencepost.runtime import Work
 
 
@@ -23,7 +23,7 @@ class JournalPartition(Protocol):
     """What the coordinator needs of a partition of `__transaction_state`."""
 
     @property
-    def leader_epoch(self) -> int: ...
+    def leader_epoch(self) -> LeaderEpoch: ...
 
     def append(self, batch: bytes, origin: Origin, /) -> Appended | Refused: ...
 
@@ -241,7 +241,7 @@ class TransactionCoordinatorShards:
         self._loaded[loading.index] = loading.shard
         self.entries.update(loading.shard.entries)
 
-    def resign(self, index: int, epoch: int | None) -> list[TransactionalIdEntry]:
+    def resign(self, index: int, epoch: LeaderEpoch | None) -> list[TransactionalIdEntry]:
         """Forget a partition, unless it was won again at a later epoch (KAFKA-18137).  Returns its ids."""
         loading = self.loading.get(index)
         if loading is not None and (epoch is None or loading.shard.coordinator_epoch <= epoch):
