@@ -18,7 +18,7 @@ from benchmarks.measure import report
 from fencepost.broker import Broker
 from fencepost.coordinator.group.coordinator import CommitFor
 from fencepost.coordinator.group.offsets import CommittedOffset
-from fencepost.protocol.types import NO_LEADER_EPOCH, Offset, TopicPartition
+from fencepost.protocol.types import NO_LEADER_EPOCH, Milliseconds, Offset, TopicPartition
 
 JOURNALS = ("__transaction_state", "__consumer_offsets")
 
@@ -40,7 +40,7 @@ async def work(broker: Broker, transactions: int, ids: int, at_once: int = 5) ->
     broker.node.topics.create_at_once("orders", 1, {})
     pairs = {}
     for number in range(ids):
-        made = broker.node.transactions.init_producer_id(f"id-{number}", 60_000)
+        made = broker.node.transactions.init_producer_id(f"id-{number}", Milliseconds(60_000))
         pairs[number] = made.producer_id, made.producer_epoch
     await broker.node.storage.wait_durable(broker.node.storage.last_appended)
     begin = time.process_time()

@@ -41,7 +41,7 @@ from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic, Forgot
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import NO_LEADER_EPOCH, Offset, TopicPartition
+from fencepost.protocol.types import NO_LEADER_EPOCH, Milliseconds, Offset, TopicPartition
 
 GROUPS: Final = 10_000
 POSITIONS: Final = 100
@@ -56,7 +56,7 @@ Request = tuple[str, Any, int]
 def groups(broker: Broker) -> Iterator[None]:
     places = [TopicPartition(JOURNALLED, number) for number in range(POSITIONS)]
     for number in range(GROUPS):
-        at = {each: CommittedOffset(Offset(number), NO_LEADER_EPOCH, "", NOW) for each in places}
+        at = {each: CommittedOffset(Offset(number), NO_LEADER_EPOCH, "", Milliseconds(NOW)) for each in places}
         broker.node.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
         yield
 
@@ -66,7 +66,7 @@ def ids(broker: Broker) -> Iterator[None]:
     partition = broker.node.storage.partition(JOURNALLED, 0)
     assert partition is not None
     for number in range(IDS):
-        pair = broker.node.transactions.init_producer_id(f"id-{number}", 60_000)
+        pair = broker.node.transactions.init_producer_id(f"id-{number}", Milliseconds(60_000))
         identity: Any = {"producer_id": pair.producer_id, "producer_epoch": 0, "base_sequence": 0}
         partition.append(encode_batch([(NOW, None, b"x", ())], **identity), Origin.CLIENT)
         yield

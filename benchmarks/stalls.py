@@ -100,7 +100,11 @@ def partitions(table: Table) -> None:
 def old_groups(broker: Broker) -> Iterator[None]:
     """Groups with a position of long ago."""
     for number in range(GROUPS):
-        at = {TopicPartition(JOURNALLED, 0): CommittedOffset(Offset(number), NO_LEADER_EPOCH, "", LONG_AGO_MS)}
+        at = {
+            TopicPartition(JOURNALLED, 0): CommittedOffset(
+                Offset(number), NO_LEADER_EPOCH, "", Milliseconds(LONG_AGO_MS)
+            )
+        }
         broker.node.groups.commit_offsets(CommitFor(f"group-{number}", "", None, -1), at)
         yield
 
@@ -110,7 +114,7 @@ def many_transactions(broker: Broker) -> Iterator[None]:
     transactions, partitions = broker.node.transactions, [TopicPartition(JOURNALLED, 0)]
     pairs = []
     for number in range(TRANSACTIONAL_IDS):
-        pairs.append(transactions.init_producer_id(f"id-{number}", 60_000))
+        pairs.append(transactions.init_producer_id(f"id-{number}", Milliseconds(60_000)))
         yield
     for number in range(TRANSACTIONS):
         name, pair = f"id-{number % 200}", pairs[number % 200]
@@ -192,7 +196,7 @@ def metadata(table: Table) -> None:
 def ids(broker: Broker) -> Iterator[None]:
     """Transactional ids that have had no transaction."""
     for number in range(LISTED):
-        broker.node.transactions.init_producer_id(f"id-{number}", 60_000)
+        broker.node.transactions.init_producer_id(f"id-{number}", Milliseconds(60_000))
         yield
 
 

@@ -26,7 +26,7 @@ def test_the_cleaner_is_told_what_is_set() -> None:
     }
     wanted = CleanerSettings(
         enable=False,
-        backoff_ms=11,
+        backoff_ms=Milliseconds(11),
         dedupe_buffer_size=22,
         io_buffer_load_factor=0.25,
         io_max_bytes_per_second=44.5,

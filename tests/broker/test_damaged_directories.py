@@ -41,7 +41,7 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.records import decode_batch, encode_batch, encode_record, seal
-from fencepost.protocol.types import LeaderEpoch, ProducerIdAndEpoch
+from fencepost.protocol.types import LeaderEpoch, Milliseconds, ProducerIdAndEpoch
 
 PARTITIONS = 5
 COME_AGAIN = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -86,8 +86,8 @@ def control(key: bytes, value: bytes, pair: ProducerIdAndEpoch) -> bytes:
     return seal(
         body,
         1,
-        1,
-        1,
+        Milliseconds(1),
+        Milliseconds(1),
         producer_id=pair.producer_id,
         producer_epoch=pair.producer_epoch,
         transactional=True,

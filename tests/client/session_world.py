@@ -40,7 +40,7 @@ class Node:
     def start(self) -> None:
         """Start (again): no session is left."""
         self.starts += 1
-        self.sessions = FetchSessions(3, 5, random.Random(f"{self.number} {self.starts}"))
+        self.sessions = FetchSessions(3, Milliseconds(5), random.Random(f"{self.number} {self.starts}"))
         self.unheard: set[int] = set()
         """Sessions that began without their reader's being told: they can only be evicted."""
         self.has_forgotten = True

@@ -13,7 +13,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ConnectionLostError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
-from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import Milliseconds, ProducerIdAndEpoch
 from fencepost.simulation.world import World
 
 OLDER = pytest.mark.parametrize("level", [0, 1])
@@ -32,7 +32,7 @@ def lose_the_first_end(patch: pytest.MonkeyPatch, world: World, *, carried_out: 
             assert world.broker is not None
             pair = request.producer_id, request.producer_epoch - 1
             late = world.broker.node.transactions.init_producer_id(
-                request.transactional_id, 1000, *ProducerIdAndEpoch.of(*pair)
+                request.transactional_id, Milliseconds(1000), *ProducerIdAndEpoch.of(*pair)
             )
             assert (late.producer_id, late.producer_epoch) == (request.producer_id, request.producer_epoch)
         raise ConnectionLostError("the connection is gone")

@@ -57,7 +57,9 @@ class Partition:
             entry = self.entries[header.producer_id] = ProducerEntry(header.producer_id, header.producer_epoch)
         offset = len(self.values)
         self.values += values
-        entry.batches.append(BatchMetadata(header.last_sequence, len(self.values) - 1, len(values) - 1, 0))
+        entry.batches.append(
+            BatchMetadata(header.last_sequence, len(self.values) - 1, len(values) - 1, Milliseconds(0))
+        )
         return ErrorCode.NONE, offset
 
 

@@ -353,7 +353,7 @@ class Fuzzing:
             assert partition is not None
         name = f"control-{self.controlled}"
         self.controlled += 1
-        pair = broker.node.transactions.init_producer_id(name, 60_000)
+        pair = broker.node.transactions.init_producer_id(name, Milliseconds(60_000))
         assert pair.error == ErrorCode.NONE, pair
         record = (self.world.clock.now(), None, name.encode(), ())
         where = [TopicPartition(topic, 0)]

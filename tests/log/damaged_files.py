@@ -17,7 +17,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import crc_matches, headers, read_header, stamp
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation, LeaderEpoch
+from fencepost.protocol.types import Isolation, LeaderEpoch, Milliseconds
 from fencepost.simulation.disk_faults import FaultyDisk
 
 DIRECTORY = ROOT / "t-0"
@@ -272,7 +272,7 @@ def check_reads(case: Case, partition: Partition) -> None:
         for offset in case.random.sample(range(last + 1), 40):
             check_read(case, partition, offset, isolation)
     for time in range(START - 5, START + 800, 70):
-        check_time(case, partition, time)
+        check_time(case, partition, Milliseconds(time))
     check_newest(case, partition)
     if not case.name.endswith(".log"):
         check_leader_epochs(case, partition)
@@ -286,7 +286,7 @@ def check_leader_epochs(case: Case, partition: Partition) -> None:
     for epoch in range(LAST_LEADER + 2):
         floor = max(each for each in known if each <= epoch)
         due = (floor, ends[floor]) if epoch <= LAST_LEADER else (-1, -1)
-        assert partition.end_offset_for_epoch(epoch) == due, f"leader epoch {epoch}"
+        assert partition.end_offset_for_epoch(LeaderEpoch(epoch)) == due, f"leader epoch {epoch}"
 
 
 def check_read(case: Case, partition: Partition, offset: int, isolation: Isolation) -> None:
@@ -319,7 +319,7 @@ def check_read(case: Case, partition: Partition, offset: int, isolation: Isolati
         assert told == due, f"aborted at {offset} to {following}: {told} instead of {due}"
 
 
-def check_time(case: Case, partition: Partition, time: int) -> None:
+def check_time(case: Case, partition: Partition, time: Milliseconds) -> None:
     try:
         found = finish(partition.reader.offset_for_timestamp(time, Isolation.READ_UNCOMMITTED, Pace()))
     except FileDamaged:

@@ -31,7 +31,11 @@ from fencepost.simulation.disk import PowerCut, SimulatedDisk
 ROOT = Path("/var/lib/fencepost")
 EXTENT = 900
 SETTINGS = LogSettings(
-    segment_bytes=3000, checkpoint_bytes=6000, index_interval_bytes=200, retention_ms=-1, file_delete_delay_ms=2
+    segment_bytes=3000,
+    checkpoint_bytes=6000,
+    index_interval_bytes=200,
+    retention_ms=Milliseconds(-1),
+    file_delete_delay_ms=Milliseconds(2),
 )
 
 
@@ -339,9 +343,9 @@ class World:
         if found != b"".join(expected):
             raise Violation("a reader gets something else than the log has")
         for timestamp in (START, self.clock.at - 100, self.clock.at):
-            self._check_time(partition, history, timestamp)
+            self._check_time(partition, history, Milliseconds(timestamp))
 
-    def _check_time(self, partition: Partition, history: History, timestamp: int) -> None:
+    def _check_time(self, partition: Partition, history: History, timestamp: Milliseconds) -> None:
         start = partition.log_start_offset
         late = [read_header(i.data) for i in history.written]
         late = [h for h in late if h.max_timestamp >= timestamp and h.last_offset >= start]

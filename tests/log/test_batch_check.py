@@ -247,7 +247,7 @@ def test_a_large_compressed_batch_begins_as_its_codec_does(compression: Compress
 def test_the_header_names_the_largest_time(times: list[int], claimed: int) -> None:
     """As in Apache Kafka, which puts it right."""
     body = encode_batch([(START + time, None, b"v", ()) for time in times])[HEADER_SIZE:]
-    data = seal(body, len(times), START + times[0], START + claimed)
+    data = seal(body, len(times), Milliseconds(START + times[0]), Milliseconds(START + claimed))
     found = checked(data)
     assert (found.refused, found.max_timestamp, found.anew) == (None, START + max(times), None)
     kept = checked(data, compression=Compression.GZIP).anew

@@ -28,7 +28,7 @@ from fencepost.log.damage import FileDamaged
 from fencepost.log.outcome import Refused
 from fencepost.protocol.batch import headers
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, Milliseconds
 from fencepost.simulation.disk_faults import FaultyDisk
 
 
@@ -97,7 +97,9 @@ def test_no_record_is_passed_over_where_batches_are_cut_out_under_the_node(was_r
             for offset in range(COUNT):
                 found = offsets_from(node, offset)
                 assert found == list(range(offset, offset + len(found))), (first, following, offset)
-                newer = node.partition.reader.offset_for_timestamp(START + offset, Isolation.READ_UNCOMMITTED, Pace())
+                newer = node.partition.reader.offset_for_timestamp(
+                    Milliseconds(START + offset), Isolation.READ_UNCOMMITTED, Pace()
+                )
                 with suppress(FileDamaged):
                     there = finish(newer)
                     assert there is not None and there.offset == offset

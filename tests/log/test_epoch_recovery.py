@@ -11,6 +11,7 @@ import pytest
 from tests.log.log_doubles import ROOT, Node, append, batch, run
 
 from fencepost.log import commit_log
+from fencepost.protocol.types import LeaderEpoch
 from fencepost.simulation.disk_faults import FaultyDisk
 
 FILE = ROOT / "t-0" / "leader-epoch-checkpoint"
@@ -64,7 +65,7 @@ def written() -> tuple[FaultyDisk, bytes, dict[int, tuple[int, int]]]:
 
 
 def answers(node: Node) -> dict[int, tuple[int, int]]:
-    return {epoch: node.partition.end_offset_for_epoch(epoch) for epoch in range(-1, 13)}
+    return {epoch: node.partition.end_offset_for_epoch(LeaderEpoch(epoch)) for epoch in range(-1, 13)}
 
 
 def changes() -> list[bytes | None]:

@@ -14,6 +14,7 @@ from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import LocalDisk
 from fencepost.log.index import OffsetIndex, TimeIndex
 from fencepost.log.segment_sums import FileSum
+from fencepost.protocol.types import Milliseconds
 from fencepost.simulation.disk import SimulatedDisk
 
 PATH = Path("/x.index")
@@ -50,7 +51,7 @@ def test_what_is_known_of_an_index_is_what_is_in_it_however_it_was_cut_and_writt
         if what == "append":
             first = entries[-1] if entries else (0, 0)
             entries.append((first[0] + chance.randrange(1, 9), first[1] + chance.randrange(1, 9)))
-            index.append(*entries[-1])
+            index.append(Milliseconds(entries[-1][0]), entries[-1][1])
         elif what == "cut":
             limit = chance.choice(entries)[1] + chance.randrange(2) if entries else number
             index.cut_to(limit)
@@ -73,8 +74,8 @@ def test_a_time_index_takes_only_what_is_larger() -> None:
     disk = SimulatedDisk(Random(1))
     index = TimeIndex(disk, PATH)
     for timestamp, offset in ((50, 2), (50, 3), (40, 4), (60, 2), (70, 8)):
-        index.append(timestamp, offset)
-    assert [index.floor(timestamp) for timestamp in (50, 51, 70, 71)] == [None, (50, 2), (50, 2), (70, 8)]
+        index.append(Milliseconds(timestamp), offset)
+    assert [index.floor(Milliseconds(timestamp)) for timestamp in (50, 51, 70, 71)] == [None, (50, 2), (50, 2), (70, 8)]
     index.write().close()
     assert disk.open(PATH).pread(99, 0) == pack(">qiqi", 50, 2, 70, 8)
     index.cut_to(8)
@@ -91,11 +92,11 @@ def test_what_a_power_loss_leaves_behind_the_synced_entries_is_dropped(kind: typ
             trusted, later = random.randrange(1, 90), random.randrange(1, 200)
             index = kind(disk, PATH)
             for number in range(trusted):
-                index.append(10 + 3 * number, 20 + 7 * number)
+                index.append(Milliseconds(10 + 3 * number), 20 + 7 * number)
             await synced(disk, index.write())
             disk.sync_directory(PATH.parent)
             for number in range(trusted, trusted + later):
-                index.append(10 + 3 * number, 20 + 7 * number)
+                index.append(Milliseconds(10 + 3 * number), 20 + 7 * number)
             index.write().close()
             disk.power_loss()
             again = kind(disk, PATH)

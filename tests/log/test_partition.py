@@ -389,9 +389,9 @@ def test_leader_epochs_are_remembered() -> None:
     async def main() -> None:
         node = Node()
         append(node.partition, batch(4))
-        assert node.partition.end_offset_for_epoch(0) == (0, 4)
-        assert node.partition.end_offset_for_epoch(3) == (-1, -1)
-        assert node.partition.end_offset_for_epoch(-1) == (-1, -1)
-        assert node.partition.end_offset_for_epoch(-2) == (-2, 0)
+        assert node.partition.end_offset_for_epoch(LeaderEpoch(0)) == (0, 4)
+        assert node.partition.end_offset_for_epoch(LeaderEpoch(3)) == (-1, -1)
+        assert node.partition.end_offset_for_epoch(LeaderEpoch(-1)) == (-1, -1)
+        assert node.partition.end_offset_for_epoch(LeaderEpoch(-2)) == (-2, 0)
 
     run(main())

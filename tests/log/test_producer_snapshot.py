@@ -11,16 +11,16 @@ from crc32c import crc32c
 
 from fencepost.log.producer_snapshot import decode_snapshot, encode_snapshot, read_snapshot, write_snapshot
 from fencepost.log.producer_state import BatchMetadata, ProducerEntry
-from fencepost.protocol.types import NO_LEADER_EPOCH, Epoch, LeaderEpoch, ProducerId
+from fencepost.protocol.types import NO_LEADER_EPOCH, Epoch, LeaderEpoch, Milliseconds, ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 
 ROOT = Path("/")
 
 
 def entries() -> list[ProducerEntry]:
-    full = ProducerEntry(ProducerId(7), Epoch(3), LeaderEpoch(2), 900, 40, last_seen=950)
-    full.batches.extend(BatchMetadata(number, 10 * number, 2, 100 * number) for number in range(7))
-    return [full, ProducerEntry(ProducerId(8), Epoch(0), NO_LEADER_EPOCH, 500, None, last_seen=501)]
+    full = ProducerEntry(ProducerId(7), Epoch(3), LeaderEpoch(2), Milliseconds(900), 40, last_seen=950)
+    full.batches.extend(BatchMetadata(number, 10 * number, 2, Milliseconds(100 * number)) for number in range(7))
+    return [full, ProducerEntry(ProducerId(8), Epoch(0), NO_LEADER_EPOCH, Milliseconds(500), None, last_seen=501)]
 
 
 def test_the_format() -> None:
@@ -67,7 +67,7 @@ def test_what_is_of_another_offset_is_not_believed(moved: tuple[str, ...], fewer
     disk = SimulatedDisk(Random(1))
     for offset, given in ((50, entries()), (99, entries())):
         if offset == 50:
-            given[0].batches.pop() if fewer else given[0].batches.append(BatchMetadata(9, 90, 2, 900))
+            given[0].batches.pop() if fewer else given[0].batches.append(BatchMetadata(9, 90, 2, Milliseconds(900)))
         for file in write_snapshot(disk, ROOT, offset, given):
             file.close()
     for suffix in moved:

@@ -20,7 +20,7 @@ from fencepost.log.producer_state import (
 )
 from fencepost.protocol.batch import MAX_INT32, BatchHeader, read_header
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, LeaderEpoch, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -34,7 +34,7 @@ def header(epoch: int, sequence: int, count: int = 1, transactional: bool = Fals
 def entry(epoch: int, last_sequence: int | None = None, open_at: int | None = None) -> ProducerEntry:
     made = ProducerEntry(ProducerId(7), Epoch(epoch), open_first_offset=open_at)
     if last_sequence is not None:
-        made.batches.append(BatchMetadata(last_sequence, 100, 0, 0))
+        made.batches.append(BatchMetadata(last_sequence, 100, 0, Milliseconds(0)))
     return made
 
 
@@ -71,13 +71,13 @@ def cells_of_verification() -> Iterator[tuple[bool, bool, int, int, bool]]:
 
 @pytest.mark.parametrize(("known", "bump", "lowest", "sequence", "taken"), list(cells_of_verification()))
 def test_every_cell_of_verified_sequences(known: bool, bump: bool, lowest: int, sequence: int, taken: bool) -> None:
-    verification = Verification(VerificationGuard(), Epoch(4), lowest, bump, 0)
+    verification = Verification(VerificationGuard(), Epoch(4), lowest, bump, Milliseconds(0))
     outcome = check_sequence(entry(3) if known else None, verification, header(4, sequence, transactional=True))
     assert outcome == (None if taken else OUT_OF_ORDER)
 
 
 def test_a_lowest_sequence_of_another_epoch_does_not_count() -> None:
-    verification = Verification(VerificationGuard(), Epoch(4), 0, True, 0)
+    verification = Verification(VerificationGuard(), Epoch(4), 0, True, Milliseconds(0))
     assert check_sequence(entry(3, 8), verification, header(3, 9, transactional=True)) is None
 
 
@@ -93,7 +93,7 @@ def test_every_cell_of_the_data_checks(
 ) -> None:
     known = entry(3, 0, open_at=50 if open_here else None)
     guard = known.opened_by = VerificationGuard()
-    verification = Verification(guard, Epoch(epoch), 10, False, 0) if guarded != "none" else None
+    verification = Verification(guard, Epoch(epoch), 10, False, Milliseconds(0)) if guarded != "none" else None
     handed_in = guard if guarded == "right" else VerificationGuard() if guarded == "wrong" else None
     expected = None
     if epoch < 3:
@@ -170,14 +170,14 @@ def test_every_cell_of_epochs_below_0_where_nothing_is_verified(
 def test_a_duplicate_is_one_of_the_last_five(sequence: int, count: int) -> None:
     known = ProducerEntry(ProducerId(7), Epoch(3))
     original = header(3, sequence, count)
-    known.batches.append(BatchMetadata(original.last_sequence, 99 + count, count - 1, 0))
+    known.batches.append(BatchMetadata(original.last_sequence, 99 + count, count - 1, Milliseconds(0)))
     assert known.batches[0].first_sequence == sequence
     assert known.batches[0].first_offset == 100
     assert known.duplicate_of(original) == known.batches[0]
     assert known.duplicate_of(header(4, sequence, count)) is None
     assert known.duplicate_of(header(3, sequence, count + 1)) is None
     for number in range(4):
-        known.batches.append(BatchMetadata(1000 + number, 200 + number, 0, 0))
+        known.batches.append(BatchMetadata(1000 + number, 200 + number, 0, Milliseconds(0)))
     assert known.duplicate_of(original) is not None
-    known.batches.append(BatchMetadata(2000, 300, 0, 0))
+    known.batches.append(BatchMetadata(2000, 300, 0, Milliseconds(0)))
     assert known.duplicate_of(original) is None

@@ -129,9 +129,9 @@ def test_silent_producers_expire_unless_their_transaction_is_open() -> None:
     write(producers, 2, 0, 0, 11)
     finish(producers, 2, 0, 12)
     producers.start_verification(ProducerId(3), Epoch(0), 0, False, START)
-    at_once(producers.expire(Milliseconds(START + 99), 100))
+    at_once(producers.expire(Milliseconds(START + 99), Milliseconds(100)))
     assert sorted(producers.entries) == [1, 2]
-    at_once(producers.expire(Milliseconds(START + 100), 100))
+    at_once(producers.expire(Milliseconds(START + 100), Milliseconds(100)))
     assert sorted(producers.entries) == [1]
     assert [active.producer_id for active in producers.active()] == [1]
 
@@ -142,7 +142,7 @@ def test_a_producer_that_was_heard_of_lately_stays_whatever_times_its_records_ha
         header = read_header(batch(producer=(producer_id, 0, 0), timestamp=timestamp))
         producers.data_appended(header, 10 + producer_id, START)
     for waited, left in ((99, [1, 2, 3]), (100, [3]), (149, [3]), (150, [])):
-        at_once(producers.expire(Milliseconds(START + waited), 100))
+        at_once(producers.expire(Milliseconds(START + waited), Milliseconds(100)))
         assert sorted(producers.entries) == left
 
 
@@ -155,7 +155,7 @@ def test_very_many_expire_in_steps_and_whoever_is_heard_of_meanwhile_stays() -> 
         producers.start_verification(ProducerId(count + producer_id), Epoch(0), 0, False, START)
     left, verified = [count], [count]
     last, gone = ProducerId(count - 1), ProducerId(count - 2)
-    for _ in producers.expire(Milliseconds(START + 100), 100):
+    for _ in producers.expire(Milliseconds(START + 100), Milliseconds(100)):
         if len(left) == 1:
             write(producers, last, 0, 1, 2 * count)
             del producers.entries[gone]
@@ -172,7 +172,7 @@ def test_who_is_verified_anew_while_very_many_expire_stays_so() -> None:
     producers, count = Producers(), 3000
     for producer_id in range(count):
         producers.start_verification(ProducerId(producer_id), Epoch(0), 0, False, START)
-    expiring, last = producers.expire(Milliseconds(START + 100), 100), ProducerId(count - 1)
+    expiring, last = producers.expire(Milliseconds(START + 100), Milliseconds(100)), ProducerId(count - 1)
     next(expiring)
     write(producers, last, 0, 0, 10)
     finish(producers, last, 0, 11)
@@ -185,7 +185,7 @@ def test_who_is_verified_anew_while_very_many_expire_stays_so() -> None:
 def test_a_verification_that_nothing_came_of_is_forgotten() -> None:
     producers = Producers()
     guard = producers.start_verification(ProducerId(3), Epoch(0), 0, False, START)
-    at_once(producers.expire(Milliseconds(START + 99), 100))
+    at_once(producers.expire(Milliseconds(START + 99), Milliseconds(100)))
     assert producers.start_verification(ProducerId(3), Epoch(0), 0, False, START) is guard
-    at_once(producers.expire(Milliseconds(START + 100), 100))
+    at_once(producers.expire(Milliseconds(START + 100), Milliseconds(100)))
     assert producers.start_verification(ProducerId(3), Epoch(0), 0, False, START) is not guard

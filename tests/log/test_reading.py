@@ -14,7 +14,7 @@ from fencepost.log.reading import Fetched, Reader
 from fencepost.protocol.batch import BatchHeader, headers, read_header
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, Milliseconds
 from fencepost.simulation.disk_faults import FaultyDisk
 
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
@@ -242,14 +242,14 @@ def test_by_time(restarted: str) -> None:
         reader = node.partition.reader
         for timestamp in range(START - 5, START + 100):
             offset = next((n for n in range(20) if START + 10 * (n // 2) + n % 2 >= timestamp), None)
-            found = finish(reader.offset_for_timestamp(timestamp, UNCOMMITTED, Pace()))
+            found = finish(reader.offset_for_timestamp(Milliseconds(timestamp), UNCOMMITTED, Pace()))
             assert (None if found is None else found.offset) == offset
         newest = finish(reader.max_timestamp_offset(UNCOMMITTED, Pace()))
         assert newest is not None and (newest.timestamp, newest.offset) == (START + 91, 19)
         append_transactional(node.partition, (7, 0, 0), timestamp=START + 500)
         await node.settled()
-        assert finish(reader.offset_for_timestamp(START + 200, UNCOMMITTED, Pace())) is not None
-        assert finish(reader.offset_for_timestamp(START + 200, COMMITTED, Pace())) is None
+        assert finish(reader.offset_for_timestamp(Milliseconds(START + 200), UNCOMMITTED, Pace())) is not None
+        assert finish(reader.offset_for_timestamp(Milliseconds(START + 200), COMMITTED, Pace())) is None
 
     run(main())
 
@@ -307,8 +307,10 @@ def test_by_time_nothing_behind_the_last_stable_offset_within_a_batch() -> None:
         await node.settled()
         node.partition.delete_records(1)
         for timestamp in (START - 1, START + 1):
-            assert finish(node.partition.reader.offset_for_timestamp(timestamp, COMMITTED, Pace())) is None
-            found = finish(node.partition.reader.offset_for_timestamp(timestamp, UNCOMMITTED, Pace()))
+            assert (
+                finish(node.partition.reader.offset_for_timestamp(Milliseconds(timestamp), COMMITTED, Pace())) is None
+            )
+            found = finish(node.partition.reader.offset_for_timestamp(Milliseconds(timestamp), UNCOMMITTED, Pace()))
             assert found is not None and found.offset == 1
         assert finish(node.partition.reader.max_timestamp_offset(COMMITTED, Pace())) is None
 

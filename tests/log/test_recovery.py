@@ -187,7 +187,9 @@ def test_what_a_power_loss_left_in_an_index_behind_a_checkpoint_misleads_no_read
             partition = node.partition
             for number in range(5):
                 found = finish(
-                    partition.reader.offset_for_timestamp(START + 10 * number, Isolation.READ_UNCOMMITTED, Pace())
+                    partition.reader.offset_for_timestamp(
+                        Milliseconds(START + 10 * number), Isolation.READ_UNCOMMITTED, Pace()
+                    )
                 )
                 assert found is not None and found.offset == number
             for offset in range(partition.log_end_offset):

@@ -35,7 +35,7 @@ def removals() -> Removals:
 async def in_turns(of: Removals, removed: list[int], interrupt: Callable[[], None] = lambda: None) -> list[int]:
     """Have many due at one moment; how many were gone in each turn of the event loop until all were."""
     for number in range(MANY):
-        of.after(1, partial(removed.append, number))
+        of.after(Milliseconds(1), partial(removed.append, number))
     loop = asyncio.get_running_loop()
     due = loop.time() + 0.01
     while loop.time() < due:
@@ -72,7 +72,7 @@ def test_where_the_space_is_needed_a_checkpoint_is_still_waited_for_and_nothing_
     async def main() -> None:
         of.hold()
         of.now(partial(removed.append, 1))
-        of.after(1000, partial(removed.append, 2))
+        of.after(Milliseconds(1000), partial(removed.append, 2))
         of.hurry()
         assert removed == []
         of.let_go()
@@ -91,7 +91,7 @@ def test_nothing_goes_while_a_checkpoint_is_under_way_and_one_failure_is_its_own
 
     async def main() -> None:
         of.hold()
-        of.after(0, fail)
+        of.after(Milliseconds(0), fail)
         await in_turns(of, removed)
         assert removed == []
         of.let_go()
@@ -122,7 +122,7 @@ def test_where_space_is_short_nothing_is_kept_for_a_while(is_short: bool) -> Non
 
     async def main() -> list[int]:
         of = Removals(SimulatedDisk(Random(1)), cast(Space, SimpleNamespace(is_short=is_short)))
-        of.after(60_000, partial(removed.append, 1))
+        of.after(Milliseconds(60_000), partial(removed.append, 1))
         at_once = list(removed)
         of.give_up()
         return at_once

@@ -43,7 +43,7 @@ class Stretch:
 
     base_offset: int
     size: int
-    max_timestamp: int
+    max_timestamp: Milliseconds
     created: int = -1
 
 
@@ -54,10 +54,12 @@ def logs(draw: st.DrawFn) -> tuple[list[Stretch], int]:
     for number in range(draw(st.integers(1, 5))):
         time = draw(st.sampled_from((-1, 0, 500, 900, 1500)))
         segments.append(
-            Stretch(number * 10, draw(st.integers(1, 3)) * 100, time, draw(st.sampled_from((-1, 100, 950))))
+            Stretch(
+                number * 10, draw(st.integers(1, 3)) * 100, Milliseconds(time), draw(st.sampled_from((-1, 100, 950)))
+            )
         )
     if draw(st.booleans()):
-        segments.append(Stretch(len(segments) * 10, 0, -1))
+        segments.append(Stretch(len(segments) * 10, 0, Milliseconds(-1)))
         return segments, segments[-1].base_offset
     return segments, len(segments) * 10
 
@@ -92,9 +94,15 @@ def as_kafka_does(segments: list[Stretch], start: int, end: int, limit: int, set
     st.sampled_from((-1, 0, 50, 400)),
     st.sampled_from((-1, 0, 150, 400)),
 )
-@example(([Stretch(0, 100, 900), Stretch(10, 100, 0), Stretch(20, 0, -1)], 20), 10, 20, 400, -1)
+@example(
+    ([Stretch(0, 100, Milliseconds(900)), Stretch(10, 100, Milliseconds(0)), Stretch(20, 0, Milliseconds(-1))], 20),
+    10,
+    20,
+    400,
+    -1,
+)
 def test_it_takes_what_apache_kafka_takes(
-    log: tuple[list[Stretch], int], start: int, limit: int, milliseconds: int, size: int
+    log: tuple[list[Stretch], int], start: int, limit: int, milliseconds: Milliseconds, size: int
 ) -> None:
     segments, end = log
     start, limit = min(start, end), min(limit, end)
@@ -398,6 +406,6 @@ def test_a_segment_that_is_rolled_without_anything_new_is_synced_by_the_next_che
 
 @pytest.mark.parametrize(("policy", "start"), [("compact", 0), ("delete", 20), ("compact,delete", 20)])
 def test_what_is_only_to_be_compacted_is_never_too_old(policy: str, start: int) -> None:
-    segments = [Stretch(0, 100, 0), Stretch(10, 100, 0)]
-    settings = LogSettings(retention_ms=1, retention_bytes=0, cleanup_policy=policy)
+    segments = [Stretch(0, 100, Milliseconds(0)), Stretch(10, 100, Milliseconds(0))]
+    settings = LogSettings(retention_ms=Milliseconds(1), retention_bytes=0, cleanup_policy=policy)
     assert new_start(segments, 0, 20, 20, settings, NOW) == start

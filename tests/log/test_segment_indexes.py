@@ -17,7 +17,7 @@ from fencepost.log.segment import Segment
 from fencepost.log.segment_indexes import IndexesBeingMade, with_indexes, with_indexes_at_once
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, Milliseconds
 from fencepost.simulation.disk_faults import FaultyDisk
 
 UNCOMMITTED = Isolation.READ_UNCOMMITTED
@@ -52,7 +52,7 @@ def read_at(offset: int, partition: Partition, pace: Pace) -> Any:
     return found if isinstance(found, Refused) else bytes(found.records)
 
 
-def at_time(time: int, partition: Partition, pace: Pace) -> Any:
+def at_time(time: Milliseconds, partition: Partition, pace: Pace) -> Any:
     return (yield from partition.reader.offset_for_timestamp(time, UNCOMMITTED, pace))
 
 
@@ -62,7 +62,7 @@ def newest(partition: Partition, pace: Pace) -> Any:
 
 QUESTIONS: list[Question] = [
     *(partial(read_at, offset) for offset in (0, 1, 40, 81, 160, BATCHES * 2 - 1)),
-    *(partial(at_time, START + time) for time in (-1, 0, 50, 99, 100)),
+    *(partial(at_time, Milliseconds(START + time)) for time in (-1, 0, 50, 99, 100)),
     newest,
 ]
 
@@ -97,7 +97,7 @@ def test_checksums_of_another_segment_are_not_believed(of: int, has: int) -> Non
     assert run(main(True)) == run(main(False))
 
 
-@pytest.mark.parametrize("question", [partial(read_at, 160), partial(at_time, START + 99), newest])
+@pytest.mark.parametrize("question", [partial(read_at, 160), partial(at_time, Milliseconds(START + 99)), newest])
 def test_nobody_waits_for_more_than_a_step(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many batches there are: in each step no more are noted than fit into one."""
     noted = 0

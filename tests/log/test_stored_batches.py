@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
@@ -15,7 +17,7 @@ from fencepost.protocol.batch import CRC_START, HEADER_SIZE, headers, read_heade
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import encode_batch, seal
 from fencepost.protocol.steps import STEP, Pace, finish
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, Milliseconds
 
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
 TIMES = (0, START - 1, START, START + 1, START + 2, START + 100, START + 1000, 2**62)
@@ -50,7 +52,7 @@ def stored(
     before: bool,
     compression: Compression,
     count: int,
-    largest: int,
+    largest: Milliseconds,
     attributes: int,
 ) -> bytes:
     """A batch that its leader took for its header and its checksum, and that may be anything inside."""
@@ -79,7 +81,7 @@ def read_all(partition: Partition) -> None:
                     (_, first), *_ = headers(fetched.records)
                     assert first.base_offset <= offset <= first.last_offset
         for timestamp in TIMES:
-            found = finish(partition.reader.offset_for_timestamp(timestamp, isolation, Pace()))
+            found = finish(partition.reader.offset_for_timestamp(Milliseconds(timestamp), isolation, Pace()))
             assert found is None or (start <= found.offset < end and found.timestamp >= timestamp)
         finish(partition.reader.max_timestamp_offset(isolation, Pace()))
     partition.reader.position_of(end)
@@ -87,9 +89,7 @@ def read_all(partition: Partition) -> None:
 
 @settings(max_examples=150)
 @given(STORED, st.integers(0, 12), st.sampled_from([100, 10_000]))
-def test_no_stored_batch_makes_a_read_fail(
-    batches: list[tuple[list[tuple[int, int]], int, bool, Compression, int, int, int]], deleted: int, segment: int
-) -> None:
+def test_no_stored_batch_makes_a_read_fail(batches: list[tuple[Any, ...]], deleted: int, segment: int) -> None:
     async def main() -> None:
         node = Node(segment_bytes=100_000 if segment > 1000 else 300, index_interval_bytes=segment)
         for each in batches:
@@ -112,12 +112,12 @@ def test_a_batch_that_cannot_be_read_is_where_its_header_says(compression: Compr
     async def main() -> None:
         node = Node()
         append(node.partition, batch(2, timestamp=START - 100))
-        broken = seal(b"\x7f" * 40, 3, START, START + 2, compression=compression)
+        broken = seal(b"\x7f" * 40, 3, START, Milliseconds(START + 2), compression=compression)
         append(node.partition, broken, origin=Origin.COORDINATOR)
         append(node.partition, batch(2, timestamp=START - 50))
         await node.settled()
         for wanted in (START - 10, START, START + 2):
-            found = finish(node.partition.reader.offset_for_timestamp(wanted, UNCOMMITTED, Pace()))
+            found = finish(node.partition.reader.offset_for_timestamp(Milliseconds(wanted), UNCOMMITTED, Pace()))
             assert found is not None and (found.offset, found.timestamp) == (2, START + 2)
         newest = finish(node.partition.reader.max_timestamp_offset(UNCOMMITTED, Pace()))
         assert newest is not None and (newest.offset, newest.timestamp) == (4, START + 2)
@@ -131,13 +131,13 @@ def test_a_batch_that_cannot_be_read_is_where_its_header_says(compression: Compr
 def test_a_batch_that_unfolds_to_more_than_a_batch_may_is_not_unfolded() -> None:
     async def main() -> None:
         node = Node()
-        bomb = seal(bytes(64 << 20), 10**6, START, START + 1000, compression=Compression.ZSTD)
+        bomb = seal(bytes(64 << 20), 10**6, START, Milliseconds(START + 1000), compression=Compression.ZSTD)
         assert len(bomb) < 10_000
         append(node.partition, bomb, origin=Origin.COORDINATOR)
         await node.settled()
         reader = node.partition.reader
         for steps in (
-            reader.offset_for_timestamp(START + 500, UNCOMMITTED, Pace()),
+            reader.offset_for_timestamp(Milliseconds(START + 500), UNCOMMITTED, Pace()),
             reader.max_timestamp_offset(UNCOMMITTED, Pace()),
         ):
             found = finish(steps)
@@ -155,14 +155,14 @@ def test_a_search_looks_at_so_many_records_in_a_step_and_goes_on_where_it_was() 
         lying = [(START, None, None, ())] * (2 * STEP)
         for _ in range(4):
             body = encode_batch(lying)[HEADER_SIZE:]
-            data = seal(body, len(lying), START, START + 50, compression=Compression.ZSTD)
+            data = seal(body, len(lying), START, Milliseconds(START + 50), compression=Compression.ZSTD)
             append(node.partition, data, origin=Origin.COORDINATOR)
         append(node.partition, batch(timestamp=START + 60))
         await node.settled()
         assert len(node.partition.segments) > 2
         pauses = 0
 
-        steps = node.partition.reader.offset_for_timestamp(START + 40, UNCOMMITTED, Pace())
+        steps = node.partition.reader.offset_for_timestamp(Milliseconds(START + 40), UNCOMMITTED, Pace())
         found: TimestampOffset | None = None
         while found is None:
             try:
@@ -182,12 +182,12 @@ def test_a_search_looks_at_so_many_records_in_a_step_and_goes_on_where_it_was() 
 def test_a_search_past_many_batches_is_done_in_steps() -> None:
     async def main() -> None:
         node = Node(index_interval_bytes=1_000_000)
-        lying = seal(batch()[HEADER_SIZE:], 1, START, START + 50)
+        lying = seal(batch()[HEADER_SIZE:], 1, START, Milliseconds(START + 50))
         append(node.partition, lying, origin=Origin.COORDINATOR)
         for _ in range(2500):
             append(node.partition, batch())
         await node.settled()
-        steps = node.partition.reader.offset_for_timestamp(START + 40, UNCOMMITTED, Pace(10))
+        steps = node.partition.reader.offset_for_timestamp(Milliseconds(START + 40), UNCOMMITTED, Pace(10))
         assert len(list(steps)) == 1
         assert read_header(lying).max_timestamp == START + 50
 

@@ -25,7 +25,7 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch, encode_batch, seal
-from fencepost.protocol.types import LeaderEpoch, Offset
+from fencepost.protocol.types import LeaderEpoch, Milliseconds, Offset
 
 INT16, INT32, INT64 = (st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (16, 32, 64))
 
@@ -128,7 +128,9 @@ def test_the_crc_notices_any_change_of_what_it_covers(batch: bytes, place: int, 
 
 
 @given(batch=BATCHES, before=st.binary(max_size=10), timestamp=INT64)
-def test_append_time_is_a_flag_and_a_timestamp_under_a_new_crc(batch: bytes, before: bytes, timestamp: int) -> None:
+def test_append_time_is_a_flag_and_a_timestamp_under_a_new_crc(
+    batch: bytes, before: bytes, timestamp: Milliseconds
+) -> None:
     buffer, at, old = bytearray(before + batch), len(before), read_header(batch)
     returned = set_max_timestamp(buffer, at, old, timestamp)
     header = read_header(buffer, at)

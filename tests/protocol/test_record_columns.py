@@ -17,7 +17,7 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_columns import FIELDS, record_batches
 from fencepost.protocol.records import NewRecord, decode_batch, encode_batch
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Milliseconds, TopicPartition
 
 AT = TopicPartition("orders", 3)
 RECORDS = st.lists(
@@ -33,7 +33,7 @@ def _data(batches: list[tuple[list[NewRecord], Compression, bool]]) -> bytearray
         batch = bytearray(encode_batch(drawn, base_offset=base, compression=compression))
         if append_time:
             (_, header) = next(headers(batch))
-            set_max_timestamp(batch, 0, header, 1_800_000_000_000)
+            set_max_timestamp(batch, 0, header, Milliseconds(1_800_000_000_000))
         data += batch
         base += len(drawn) + 1
     return data

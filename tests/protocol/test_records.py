@@ -29,7 +29,7 @@ from fencepost.protocol.records import (
     seal,
     varint,
 )
-from fencepost.protocol.types import Epoch, LeaderEpoch, Offset, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 
 pytestmark = pytest.mark.usefixtures("each_twin")
 
@@ -137,7 +137,7 @@ def test_a_variable_length_number_is_zigzag(number: int) -> None:
 @pytest.mark.parametrize("reader", READERS)
 @given(records=RECORDS, timestamp=st.integers(0, 2**42))
 def test_append_time_replaces_the_timestamp_of_every_record(
-    reader: Any, records: list[NewRecord], timestamp: int
+    reader: Any, records: list[NewRecord], timestamp: Milliseconds
 ) -> None:
     batch = bytearray(encode_batch(records))
     set_max_timestamp(batch, 0, read_header(batch), timestamp)

@@ -26,7 +26,7 @@ from fencepost.coordinator.transaction.decision import Transition
 from fencepost.coordinator.transaction.prepare import complete
 from fencepost.coordinator.transaction.state import State as TransactionState
 from fencepost.coordinator.transaction.timeout import time_out
-from fencepost.protocol.types import NO_LEADER_EPOCH, Offset
+from fencepost.protocol.types import NO_LEADER_EPOCH, Milliseconds, Offset
 
 # Every step that can follow
 
@@ -161,7 +161,7 @@ def _position(world: World) -> str | None:
         if entry.is_marker:
             offsets.complete(entry.pair.producer_id, bool(entry.transaction))
         else:
-            position = CommittedOffset(Offset(10 * entry.who + entry.transaction), NO_LEADER_EPOCH, "", 0)
+            position = CommittedOffset(Offset(10 * entry.who + entry.transaction), NO_LEADER_EPOCH, "", Milliseconds(0))
             offsets.put_pending(entry.pair.producer_id, f"g{entry.who}", PLACES[A], position, Offset(number))
     for who, client in enumerate(world.clients):
         made = [number for writer, number in _committed(log) if writer == who]

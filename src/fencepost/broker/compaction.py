@@ -30,7 +30,7 @@ def cleaner_settings(settings: Settings) -> CleanerSettings:
     load_factor, rate = settings["log.cleaner.io.buffer.load.factor"], settings["log.cleaner.io.max.bytes.per.second"]
     return CleanerSettings(
         enable=bool(settings["log.cleaner.enable"]),
-        backoff_ms=settings.number("log.cleaner.backoff.ms"),
+        backoff_ms=Milliseconds(settings.number("log.cleaner.backoff.ms")),
         dedupe_buffer_size=settings.number("log.cleaner.dedupe.buffer.size"),
         io_buffer_load_factor=float(load_factor),
         io_max_bytes_per_second=float(rate),
@@ -44,7 +44,7 @@ def journal_settings(settings: LogSettings, given: Mapping[str, str]) -> LogSett
     """
     retention = settings.delete_retention_ms
     if "delete.retention.ms" not in given:
-        retention = min(retention, JOURNAL_DELETE_RETENTION_MS)
+        retention = Milliseconds(min(retention, JOURNAL_DELETE_RETENTION_MS))
     return settings.with_(
         segment_bytes=max(settings.segment_bytes, JOURNAL_SEGMENT_BYTES),
         journal_roll_bytes=JOURNAL_ROLL_BYTES,

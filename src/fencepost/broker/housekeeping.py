@@ -14,10 +14,10 @@ from fencepost.runtime import Work
 
 logger = get_logger(__name__)
 
-_CONNECTIONS_MS: Final = 5000
+_CONNECTIONS_MS: Final = Milliseconds(5000)
 """How often connections are looked at, at most."""
-_SPACE_MS: Final = 10_000
-_LOG_MS: Final = 60_000
+_SPACE_MS: Final = Milliseconds(10_000)
+_LOG_MS: Final = Milliseconds(60_000)
 
 
 class Housekeeping:
@@ -27,14 +27,18 @@ class Housekeeping:
         self._node = node
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._at_work: dict[str, asyncio.Task[None]] = {}
-        number, steady = node.settings.number, node.jumps.steady
+        steady = node.jumps.steady
+
+        def number(name: str) -> Milliseconds:
+            return Milliseconds(node.settings.number(name))
+
         looking = number("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._every("transactions", looking, node.transactions.tick)
         checking = number("offsets.retention.check.interval.ms")
         self._every("offsets", checking, lambda now: node.groups.tick(steady(now)))
         cleaning = min(number("log.retention.check.interval.ms"), number("producer.id.expiration.check.interval.ms"))
         idle_ms = number("connections.max.idle.ms")
-        tidying = min(_CONNECTIONS_MS, max(idle_ms // 2, 1)) if idle_ms >= 0 else _CONNECTIONS_MS
+        tidying = min(_CONNECTIONS_MS, Milliseconds(max(idle_ms // 2, 1))) if idle_ms >= 0 else _CONNECTIONS_MS
         self._every("connections", tidying, lambda _: tidy_connections(node))
         self._every("storage", cleaning, lambda now: upkeep(node.storage, steady(now)))
         self._every("space", _SPACE_MS, lambda now: watch_space(node.storage, steady(now)))
@@ -46,7 +50,7 @@ class Housekeeping:
             timer.cancel()
         self._timers.clear()
 
-    def _every(self, name: str, interval_ms: int, work: Callable[[Milliseconds], Work[None]]) -> None:
+    def _every(self, name: str, interval_ms: Milliseconds, work: Callable[[Milliseconds], Work[None]]) -> None:
         """Do work(now) at intervals: again when the time has come and it is over."""
         loop, node = asyncio.get_running_loop(), self._node
 

@@ -33,7 +33,7 @@ from fencepost.log.offline import OfflinePartition
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
 from fencepost.protocol.hosts import is_host
-from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE, Milliseconds
 from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)
@@ -134,7 +134,7 @@ class Node:
         self.disconnections = Disconnections(
             self.transactions,
             bool(settings["transaction.abort.on.disconnect"]),
-            number("transaction.abort.on.disconnect.grace.ms"),
+            Milliseconds(number("transaction.abort.on.disconnect.grace.ms")),
         )
 
     def start_loading(self, topic: str) -> list[Work[None]]:

@@ -28,7 +28,7 @@ from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.data_directory import is_foreign, what_is_wrong
 from fencepost.log.storage import DirectoryUnusable, Storage
-from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE
+from fencepost.protocol.types import CONSUMER_OFFSETS, TRANSACTION_STATE, Milliseconds
 from fencepost.runtime import Runtime, Slices
 
 
@@ -142,7 +142,7 @@ def _node(parts: Parts, metadata: MetadataStore, cluster_id: str, features: Feat
         cleaner=LogCleaner(storage, cleaner_settings(settings), clock, loop),
         fetch_sessions=FetchSessions(
             settings.number("max.incremental.fetch.session.cache.slots"),
-            settings.number("min.incremental.fetch.session.eviction.ms"),
+            Milliseconds(settings.number("min.incremental.fetch.session.eviction.ms")),
             chance,
         ),
         slices=parts.slices,
@@ -151,9 +151,9 @@ def _node(parts: Parts, metadata: MetadataStore, cluster_id: str, features: Feat
 
 def _transaction_settings(settings: Settings, topics: Topics, features: Features) -> TransactionSettings:
     return TransactionSettings(
-        max_timeout_ms=settings.number("transaction.max.timeout.ms"),
-        id_expiration_ms=settings.number("transactional.id.expiration.ms"),
-        expiry_interval_ms=settings.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        max_timeout_ms=Milliseconds(settings.number("transaction.max.timeout.ms")),
+        id_expiration_ms=Milliseconds(settings.number("transactional.id.expiration.ms")),
+        expiry_interval_ms=Milliseconds(settings.number("transaction.remove.expired.transaction.cleanup.interval.ms")),
         partitions=topics.internal_count(TRANSACTION_STATE),
         two_phase_commit=bool(settings["transaction.two.phase.commit.enable"]),
         transaction_version=features.transaction_version,
@@ -162,11 +162,11 @@ def _transaction_settings(settings: Settings, topics: Topics, features: Features
 
 def _group_settings(settings: Settings, topics: Topics) -> GroupSettings:
     return GroupSettings(
-        initial_rebalance_delay_ms=settings.number("group.initial.rebalance.delay.ms"),
-        min_session_timeout_ms=settings.number("group.min.session.timeout.ms"),
-        max_session_timeout_ms=settings.number("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=Milliseconds(settings.number("group.initial.rebalance.delay.ms")),
+        min_session_timeout_ms=Milliseconds(settings.number("group.min.session.timeout.ms")),
+        max_session_timeout_ms=Milliseconds(settings.number("group.max.session.timeout.ms")),
         max_size=settings.number("group.max.size"),
         partitions=topics.internal_count(CONSUMER_OFFSETS),
-        offsets_retention_ms=settings.number("offsets.retention.minutes") * 60_000,
+        offsets_retention_ms=Milliseconds(settings.number("offsets.retention.minutes") * 60_000),
         metadata_max_bytes=settings.number("offset.metadata.max.bytes"),
     )

@@ -48,7 +48,7 @@ class Checked(NamedTuple):
     header: BatchHeader
     """What the batch says of itself, as it came."""
     refused: Refused | None
-    max_timestamp: int = NO_TIMESTAMP
+    max_timestamp: Milliseconds = NO_TIMESTAMP
     """What the header must say: the largest one of the records, where these keep their own."""
     anew: bytes | None = None
     """The batch in the codec of its topic, where it came in another one."""
@@ -111,7 +111,7 @@ def _check_batch(
             return Checked(settings, header, refused)
     max_timestamp = header.max_timestamp
     if settings.message_timestamp_type == "CreateTime" and most >= header.record_count:
-        max_timestamp = max(scanned.latest, NO_TIMESTAMP)
+        max_timestamp = Milliseconds(max(scanned.latest, NO_TIMESTAMP))
     wanted = settings.compression
     if wanted is None or wanted == compression:
         return Checked(settings, header, None, max_timestamp)

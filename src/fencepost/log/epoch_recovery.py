@@ -16,6 +16,7 @@ from fencepost.log.disk import NothingLeft
 from fencepost.log.leader_epochs import assigned
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import BatchHeader
+from fencepost.protocol.types import LeaderEpoch
 
 if TYPE_CHECKING:
     from fencepost.log.partition import Partition
@@ -54,7 +55,7 @@ def recover_epochs(partition: Partition) -> None:
         checkpoint_files.write_leader_epochs(partition.disk, partition.directory, partition.epoch_starts)
 
 
-def _possible(partition: Partition, starts: list[tuple[int, int]]) -> bool:
+def _possible(partition: Partition, starts: list[tuple[LeaderEpoch, int]]) -> bool:
     """Whether there can have been such epochs, whatever the batches say."""
     if not starts:
         return not any(segment.size for segment in partition.segments)
@@ -62,7 +63,7 @@ def _possible(partition: Partition, starts: list[tuple[int, int]]) -> bool:
     return epoch <= partition.leader_epoch and start <= partition.log_end_offset
 
 
-def _fits(partition: Partition, starts: list[tuple[int, int]]) -> bool:
+def _fits(partition: Partition, starts: list[tuple[LeaderEpoch, int]]) -> bool:
     """Whether the first and the last batch of each epoch are of that epoch, as far as they can be read."""
     if not _possible(partition, starts):
         return False
@@ -77,7 +78,7 @@ def _fits(partition: Partition, starts: list[tuple[int, int]]) -> bool:
             return False
         stops = [*(start for _, start in starts[1:]), partition.log_end_offset]
         return all(
-            _is_of(partition, epoch, max(start, first), stop)
+            _is_of(partition, LeaderEpoch(epoch), max(start, first), stop)
             for (epoch, start), stop in zip(starts, stops, strict=True)
             if max(start, first) < stop
         )
@@ -85,7 +86,7 @@ def _fits(partition: Partition, starts: list[tuple[int, int]]) -> bool:
         return True
 
 
-def _is_of(partition: Partition, epoch: int, start: int, stop: int) -> bool:
+def _is_of(partition: Partition, epoch: LeaderEpoch, start: int, stop: int) -> bool:
     """Whether the first and the last batch from `start` to `stop` lie in there and are of this epoch."""
     first, last = _batch_from(partition, start), _batch_with(partition, stop - 1)
     return all(
@@ -111,9 +112,9 @@ def _batch_with(partition: Partition, offset: int) -> BatchHeader | None:
     return found if found is not None and found.base_offset <= offset else None
 
 
-def _epochs_in_batches(partition: Partition) -> tuple[list[tuple[int, int]], bool]:
+def _epochs_in_batches(partition: Partition) -> tuple[list[tuple[LeaderEpoch, int]], bool]:
     """The epochs and where the first batch of each begins; whether all batches can be read and are in order."""
-    starts: list[tuple[int, int]] = []
+    starts: list[tuple[LeaderEpoch, int]] = []
     newest, in_order = -1, True
     for segment in partition.segments:
         try:

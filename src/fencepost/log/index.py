@@ -16,6 +16,7 @@ from crc32c import crc32c
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File, closed_on_failure
 from fencepost.log.segment_sums import FileSum
+from fencepost.protocol.types import Milliseconds
 
 _OFFSET = Struct(">ii")
 _TIME = Struct(">qi")
@@ -189,13 +190,13 @@ class TimeIndex(_Index):
 
     _entry = _TIME
 
-    def append(self, timestamp: int, relative_offset: int) -> None:
+    def append(self, timestamp: Milliseconds, relative_offset: int) -> None:
         """Note a new largest timestamp; one that is not larger is passed over."""
         last = self.last()
         if last is None or (timestamp > last[0] and relative_offset > last[1]):
             self._append(timestamp, relative_offset)
 
-    def floor(self, timestamp: int) -> tuple[int, int] | None:
+    def floor(self, timestamp: Milliseconds) -> tuple[int, int] | None:
         """The last entry that is older than `timestamp`: so is every record before the offset that it names."""
         return self._floor(timestamp - 1)
 

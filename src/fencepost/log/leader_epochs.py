@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fencepost.protocol.types import NO_LEADER_EPOCH, LeaderEpoch
+
 
 def end_offset_for_epoch(
-    epoch: int, current: int, starts: Sequence[tuple[int, int]], log_start_offset: int, log_end_offset: int
-) -> tuple[int, int]:
+    epoch: LeaderEpoch,
+    current: LeaderEpoch,
+    starts: Sequence[tuple[LeaderEpoch, int]],
+    log_start_offset: int,
+    log_end_offset: int,
+) -> tuple[LeaderEpoch, int]:
     """The largest known leader epoch that is at most `epoch`, and where it ended; (-1, -1) for one yet to come.
 
     `current`: the leader's.  `starts`: leader epochs with their first offsets, ascending.  An epoch before the first
@@ -16,7 +22,7 @@ def end_offset_for_epoch(
     if epoch == current:
         return epoch, log_end_offset
     if epoch == -1 or epoch > current:
-        return -1, -1
+        return NO_LEADER_EPOCH, -1
     found = (epoch, starts[0][1] if starts else log_start_offset)
     for number, (known, _) in enumerate(starts):
         if known <= epoch:
@@ -25,7 +31,9 @@ def end_offset_for_epoch(
     return found
 
 
-def assigned(starts: Sequence[tuple[int, int]], epoch: int, start: int) -> list[tuple[int, int]]:
+def assigned(
+    starts: Sequence[tuple[LeaderEpoch, int]], epoch: LeaderEpoch, start: int
+) -> list[tuple[LeaderEpoch, int]]:
     """The same with a leader of this epoch, if it is a newer one: it begins at `start`.
 
     A leader that has written nothing before the next one began is left out, as in Apache Kafka.

@@ -99,7 +99,7 @@ class Partition:
         self.topic, self.index, self.topic_id = topic, index, topic_id
         self.settings = settings
         self.leader_epoch = leader_epoch
-        self.epoch_starts: list[tuple[int, int]] = []
+        self.epoch_starts: list[tuple[LeaderEpoch, int]] = []
         """(leader epoch, first offset), ascending: the leader-epoch-checkpoint."""
         self.producers = Producers()
         self.segments = Segments()
@@ -382,7 +382,7 @@ class Partition:
     def active_producers(self) -> Iterator[ActiveProducer]:
         return self.producers.active()
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, int]:
         """The largest known leader epoch that is at most `epoch`, and where it ended; (-1, -1) for one yet to come."""
         ends = self.log_start_offset, self.log_end_offset
         return end_offset_for_epoch(epoch, self.leader_epoch, self.epoch_starts, *ends)

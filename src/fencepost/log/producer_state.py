@@ -31,6 +31,7 @@ from fencepost.protocol.types import (
     MAX_PRODUCER_EPOCH,
     NO_EPOCH,
     NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
     Epoch,
     LeaderEpoch,
     Milliseconds,
@@ -55,7 +56,7 @@ class BatchMetadata(NamedTuple):
     last_sequence: int
     last_offset: int
     offset_delta: int
-    timestamp: int
+    timestamp: Milliseconds
 
     @property
     def first_sequence(self) -> int:
@@ -74,7 +75,7 @@ class ProducerEntry:
     producer_id: ProducerId
     epoch: Epoch = NO_EPOCH
     coordinator_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    last_timestamp: int = -1
+    last_timestamp: Milliseconds = NO_TIMESTAMP
     open_first_offset: int | None = None
     """Where its open transaction begins here."""
     batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -87,7 +88,7 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
-    def is_expired(self, now: Milliseconds, expiration_ms: int) -> bool:
+    def is_expired(self, now: Milliseconds, expiration_ms: Milliseconds) -> bool:
         """Whether it has no open transaction and has been silent for too long (facts §6.11)."""
         return self.open_first_offset is None and now - max(self.last_timestamp, self.last_seen) >= expiration_ms
 
@@ -116,7 +117,7 @@ class Verification:
     epoch: Epoch
     lowest_sequence: int
     supports_epoch_bump: bool
-    timestamp: int
+    timestamp: Milliseconds
 
 
 def check_sequence(

@@ -39,7 +39,7 @@ class ActiveProducer(NamedTuple):
     producer_id: ProducerId
     producer_epoch: Epoch
     last_sequence: int
-    last_timestamp: int
+    last_timestamp: Milliseconds
     coordinator_epoch: LeaderEpoch
     open_first_offset: int
 
@@ -197,7 +197,7 @@ class Producers:
 
     # Expiry and loading
 
-    def expire(self, now: Milliseconds, expiration_ms: int) -> Work[None]:
+    def expire(self, now: Milliseconds, expiration_ms: Milliseconds) -> Work[None]:
         """Forget producers without an open transaction that have been silent for too long (facts §6.11).
 
         There may be very many: a step for each thousand.

@@ -16,7 +16,7 @@ from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_scan import first_moment
 from fencepost.protocol.steps import SUMMED_IN_A_UNIT, Pace, Steps
-from fencepost.protocol.types import Isolation, LeaderEpoch, ProducerId
+from fencepost.protocol.types import Isolation, LeaderEpoch, Milliseconds, ProducerId
 
 _REMEMBERED = 32
 
@@ -41,7 +41,7 @@ class Fetched(NamedTuple):
 class TimestampOffset:
     """A record found by time."""
 
-    timestamp: int
+    timestamp: Milliseconds
     offset: int
     leader_epoch: LeaderEpoch
 
@@ -256,7 +256,9 @@ class Reader:
 
     # By time (facts §8.3), in steps: few bytes may be many records
 
-    def offset_for_timestamp(self, timestamp: int, isolation: Isolation, pace: Pace) -> Steps[TimestampOffset | None]:
+    def offset_for_timestamp(
+        self, timestamp: Milliseconds, isolation: Isolation, pace: Pace
+    ) -> Steps[TimestampOffset | None]:
         """The first record that is not older than `timestamp`, if a reader of this isolation may see it.
 
         Where the records of a batch cannot be read, its header is believed: they may be meant from the first one on.
@@ -281,10 +283,10 @@ class Reader:
             if found is not None:
                 if found[1] >= partition.bound(isolation):
                     return None  # of a transaction whose beginning DeleteRecords has passed
-                return TimestampOffset(*found, header.partition_leader_epoch)
+                return TimestampOffset(Milliseconds(found[0]), found[1], header.partition_leader_epoch)
             at = header.last_offset + 1
 
-    def _not_older(self, timestamp: int, at: int) -> tuple[BatchHeader, bytes | None] | None:
+    def _not_older(self, timestamp: Milliseconds, at: int) -> tuple[BatchHeader, bytes | None] | None:
         """The first batch that ends at offset `at` or after it and has a record of that time or later, by its header.
 
         After many others in vain: the header of the last one of those, and None.  Raises FileDamaged.

@@ -14,6 +14,7 @@ from fencepost.log.disk import Disk
 from fencepost.log.file_names import numbered
 from fencepost.log.segment import SUFFIXES, Segment
 from fencepost.log.space import Space
+from fencepost.protocol.types import Milliseconds
 
 MARK = ".deleted"
 _AT_ONCE: Final = 4
@@ -69,7 +70,7 @@ class Removals:
         else:
             remove()
 
-    def after(self, delay_ms: int, remove: Callable[[], None]) -> None:
+    def after(self, delay_ms: Milliseconds, remove: Callable[[], None]) -> None:
         """The same after some time; now if the space is needed."""
         if not delay_ms or self._space.is_short:
             self.now(remove)
@@ -94,7 +95,9 @@ class Removals:
             asyncio.get_running_loop().call_soon(self._next_due)
         call_each(partial(self.now, remove) for remove in few)
 
-    def take_segment(self, directory: Path, segment: Segment, delay_ms: int, is_there: Callable[[], bool]) -> None:
+    def take_segment(
+        self, directory: Path, segment: Segment, delay_ms: Milliseconds, is_there: Callable[[], bool]
+    ) -> None:
         """Mark the files of a segment; after the delay they are removed.
 
         `is_there`: whether the partition is.  Else its files have gone with its directory, and what is in the place of

@@ -25,7 +25,7 @@ class Sized(Protocol):
     """When its first batch came, by the broker's clock; -1 while empty or unknown."""
 
     @property
-    def max_timestamp(self) -> int:
+    def max_timestamp(self) -> Milliseconds:
         """-1 if no record has a time."""
         ...
 

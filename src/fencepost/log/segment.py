@@ -18,7 +18,7 @@ from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import Buffer, Milliseconds
 
 logger = get_logger(__name__)
 
@@ -73,7 +73,7 @@ class Segment:
         return SegmentIndexes(self._disk, self.path, self.base_offset, self._interval)
 
     @property
-    def max_timestamp(self) -> int:
+    def max_timestamp(self) -> Milliseconds:
         """The largest one of its batches; -1 while there is none."""
         return self.indexes.max_timestamp
 
@@ -381,7 +381,7 @@ class Segment:
         self.indexes, self._making, self._made_in_vain = self._making.fresh, None, True
         logger.warning("the index of %s led astray and was made again from its batches", self.path)
 
-    def position_from(self, timestamp: int) -> int:
+    def position_from(self, timestamp: Milliseconds) -> int:
         """Where a batch begins before which all records are older than `timestamp`."""
         return self._position_of_entry(lambda: self.indexes.times.floor(timestamp))
 

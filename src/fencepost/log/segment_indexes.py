@@ -13,6 +13,7 @@ from fencepost.log.segment_sums import SegmentSums
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.steps import Pace, Steps
+from fencepost.protocol.types import NO_TIMESTAMP, Milliseconds
 
 T = TypeVar("T")
 logger = get_logger(__name__)
@@ -30,7 +31,7 @@ class SegmentIndexes:
         self._base_offset = base_offset
         self._interval = interval
         self._since_entry = 0
-        self.max_timestamp = -1
+        self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
 
     def note(self, header: BatchHeader, last_offset: int, position: int) -> None:
@@ -63,11 +64,11 @@ class SegmentIndexes:
         last = self.times.last()
         self.forget_newest()
         if last is not None:
-            self.max_timestamp, self.max_timestamp_offset = last[0], self._base_offset + last[1]
+            self.max_timestamp, self.max_timestamp_offset = Milliseconds(last[0]), self._base_offset + last[1]
 
     def forget_newest(self) -> None:
         """The largest timestamp is that of what is noted from now on."""
-        self.max_timestamp, self.max_timestamp_offset = -1, self._base_offset
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self._base_offset
 
     def believe(self, sums: SegmentSums) -> None:
         """The largest timestamp is the one that was written down with the sums."""

@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from fencepost.log.disk import Disk, File, NothingLeft, closed_on_failure
 from fencepost.log.file_names import numbered
+from fencepost.protocol.types import Milliseconds
 
 SUFFIX: Final = ".checksums"
 _VERSION: Final = 1
@@ -55,7 +56,7 @@ class SegmentSums(NamedTuple):
 
     log_size: int
     next_offset: int
-    max_timestamp: int
+    max_timestamp: Milliseconds
     max_timestamp_offset: int
     offsets: FileSum
     times: FileSum

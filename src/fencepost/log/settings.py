@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fencepost.protocol.compression import Compression
+from fencepost.protocol.types import Milliseconds
 
 LONG = 2**63 - 1
 """Stands for no limit where Kafka has no -1."""
@@ -16,8 +17,8 @@ class LogSettings:
     """What a partition needs to know.  Times in milliseconds, sizes in bytes; -1 means without limit."""
 
     segment_bytes: int = 1024 * 1024 * 1024
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    retention_ms: int = 7 * 24 * 3600 * 1000
+    segment_ms: Milliseconds = Milliseconds(7 * 24 * 3600 * 1000)
+    retention_ms: Milliseconds = Milliseconds(7 * 24 * 3600 * 1000)
     retention_bytes: int = -1
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1024 * 1024 + 12
@@ -26,17 +27,17 @@ class LogSettings:
     compression_level: int | None = None
     """How hard its codec works, where it has levels."""
     message_timestamp_type: str = "CreateTime"
-    timestamp_before_max_ms: int = LONG
-    timestamp_after_max_ms: int = 3600 * 1000
+    timestamp_before_max_ms: Milliseconds = Milliseconds(LONG)
+    timestamp_after_max_ms: Milliseconds = Milliseconds(3600 * 1000)
     cleanup_policy: str = "delete"
-    file_delete_delay_ms: int = 60_000
-    delete_retention_ms: int = 24 * 3600 * 1000
+    file_delete_delay_ms: Milliseconds = Milliseconds(60_000)
+    delete_retention_ms: Milliseconds = Milliseconds(24 * 3600 * 1000)
     min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = LONG
+    min_compaction_lag_ms: Milliseconds = Milliseconds(0)
+    max_compaction_lag_ms: Milliseconds = Milliseconds(LONG)
     journal_roll_bytes: int = -1
     """Ours: the cleaner begins a new segment when a journal's active one has as many bytes; -1 for other logs."""
-    producer_id_expiration_ms: int = 24 * 3600 * 1000
+    producer_id_expiration_ms: Milliseconds = Milliseconds(24 * 3600 * 1000)
     verification_enabled: bool = True
     check_max_records: int = 2**31 - 1
     """Ours: how many records of a client's batch are looked at one by one."""
@@ -47,7 +48,7 @@ class LogSettings:
 
     # What follows from the others, worked out once: every append asks for it.
     is_compacted: bool = field(init=False, repr=False)
-    longest_segment_ms: int = field(init=False, repr=False)
+    longest_segment_ms: Milliseconds = field(init=False, repr=False)
     """After how long a segment is closed by the next append; compaction may not wait longer."""
 
     def __post_init__(self) -> None:

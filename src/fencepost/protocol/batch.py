@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from fencepost.protocol.compression import LARGEST_BATCH, Compression, decompress
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import Buffer, Epoch, LeaderEpoch, Offset, ProducerId
+from fencepost.protocol.types import Buffer, Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 
 HEADER_SIZE = 61
 SMALLEST_RECORD: Final = 7
@@ -50,8 +50,8 @@ class BatchHeader(NamedTuple):
     crc: int
     attributes: int
     last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
+    base_timestamp: Milliseconds
+    max_timestamp: Milliseconds
     producer_id: ProducerId
     producer_epoch: Epoch
     base_sequence: int
@@ -158,14 +158,16 @@ def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoc
     _EPOCH.pack_into(buffer, at + 12, leader_epoch)
 
 
-def set_max_timestamp(buffer: bytearray | memoryview, at: int, header: BatchHeader, timestamp: int) -> BatchHeader:
+def set_max_timestamp(
+    buffer: bytearray | memoryview, at: int, header: BatchHeader, timestamp: Milliseconds
+) -> BatchHeader:
     """Make a batch one of log-append time (message.timestamp.type), with its CRC anew."""
     return _rewrite(
         buffer, at, header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=timestamp)
     )
 
 
-def with_max_timestamp(batch: Buffer, header: BatchHeader, timestamp: int) -> tuple[bytearray, BatchHeader]:
+def with_max_timestamp(batch: Buffer, header: BatchHeader, timestamp: Milliseconds) -> tuple[bytearray, BatchHeader]:
     """A copy of a batch whose header names another largest timestamp, with its CRC anew."""
     data = bytearray(batch)
     return data, _rewrite(data, 0, header._replace(max_timestamp=timestamp))

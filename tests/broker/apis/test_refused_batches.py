@@ -26,6 +26,7 @@ from fencepost.protocol.batch import LOG_APPEND_TIME, crc_matches, read_header, 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.produce import TopicProduceData
 from fencepost.protocol.records import decode_batch, encode_batch
+from fencepost.protocol.types import Milliseconds
 
 client = clients()
 HOUR = 3_600_000
@@ -57,7 +58,7 @@ def test_a_compacted_topic_takes_no_records_that_it_cannot_read(client: Client) 
     garbled = bytearray(batch("a"))
     garbled[61] = 0x7F
     header = read_header(garbled)
-    set_max_timestamp(garbled, 0, header, NOW)  # seals it anew
+    set_max_timestamp(garbled, 0, header, Milliseconds(NOW))  # seals it anew
     assert produce(client, topic, bytes(garbled)).error_code == ErrorCode.INVALID_RECORD
 
 
@@ -176,7 +177,7 @@ def test_a_batch_of_an_older_format_is_refused(client: Client, magic: int) -> No
 def with_attributes(data: bytes, bits: int) -> bytes:
     changed = bytearray(data)
     changed[22] |= bits
-    set_max_timestamp(changed, 0, read_header(changed), NOW)
+    set_max_timestamp(changed, 0, read_header(changed), Milliseconds(NOW))
     return bytes(changed)
 
 

@@ -36,7 +36,7 @@ class Reader:
     """One reader, and a log of which it says itself what is in it."""
 
     def __init__(self, sessions: FetchSessions | None = None, version: int = BY_NAME) -> None:
-        self.sessions = FetchSessions(10, EVICTION, random.Random(1)) if sessions is None else sessions
+        self.sessions = FetchSessions(10, Milliseconds(EVICTION), random.Random(1)) if sessions is None else sessions
         self.version = version
         self.id = NO_SESSION
         self.epoch = 0
@@ -337,15 +337,15 @@ def reader_of(sessions: FetchSessions, partitions: int, now: int) -> Reader:
 
 
 def test_where_there_is_no_room_everything_is_asked_for_every_time() -> None:
-    sessions = FetchSessions(2, EVICTION, random.Random(1))
+    sessions = FetchSessions(2, Milliseconds(EVICTION), random.Random(1))
     assert all(reader_of(sessions, 1, 0).id for _ in range(2))
     third = reader_of(sessions, 5, 0)
     assert (third.id, len(sessions)) == (NO_SESSION, 2)
-    assert reader_of(FetchSessions(0, EVICTION, random.Random(1)), 1, 0).id == NO_SESSION
+    assert reader_of(FetchSessions(0, Milliseconds(EVICTION), random.Random(1)), 1, 0).id == NO_SESSION
 
 
 def test_a_session_that_is_long_unused_makes_room() -> None:
-    sessions = FetchSessions(2, EVICTION, random.Random(1))
+    sessions = FetchSessions(2, Milliseconds(EVICTION), random.Random(1))
     unused, used = reader_of(sessions, 3, 0), reader_of(sessions, 3, 0)
     used.now = MINUTE
     used.fetch()
@@ -357,7 +357,7 @@ def test_a_session_that_is_long_unused_makes_room() -> None:
 
 @pytest.mark.parametrize(("size", "gets"), [(2, False), (3, True)])
 def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_new(size: int, gets: bool) -> None:
-    sessions = FetchSessions(2, EVICTION, random.Random(1))
+    sessions = FetchSessions(2, Milliseconds(EVICTION), random.Random(1))
     small, large = reader_of(sessions, 2, 0), reader_of(sessions, 4, 0)
     for now in (EVICTION, EVICTION + 1):
         assert reader_of(sessions, size, now).id == NO_SESSION, "both are new, or were when they were last used"
@@ -370,7 +370,7 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_new(size:
 
 
 def test_session_ids_are_those_that_apache_kafka_may_give() -> None:
-    sessions = FetchSessions(50, EVICTION, random.Random(1))
+    sessions = FetchSessions(50, Milliseconds(EVICTION), random.Random(1))
     ids = [reader_of(sessions, 1, 0).id for _ in range(50)]
     assert len(dict.fromkeys(ids)) == 50
     assert all(0 < session <= LARGEST_ID for session in ids)

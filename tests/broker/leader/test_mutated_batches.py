@@ -17,6 +17,7 @@ from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, headers
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch, encode_batch, seal
+from fencepost.protocol.types import Milliseconds
 
 BATCHES = 1500
 REFUSALS = {
@@ -57,7 +58,7 @@ def mutated(chance: random.Random) -> bytes:
         _change(body, chance)
     claimed = count + (chance.choice((-1, 1, 5, 10**6)) if chance.random() < 0.15 else 0)
     largest = NOW + chance.choice((0, 300, 10**7, -5))
-    data = bytearray(seal(bytes(body), max(claimed, 1), NOW, largest, compression=codec))
+    data = bytearray(seal(bytes(body), max(claimed, 1), Milliseconds(NOW), Milliseconds(largest), compression=codec))
     if chance.random() < 0.3:
         packed = data[HEADER_SIZE:]
         _change(packed, chance)

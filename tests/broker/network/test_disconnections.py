@@ -12,7 +12,7 @@ from fencepost.broker.authorizer import AllowEverything
 from fencepost.broker.network.disconnections import Disconnections
 from fencepost.broker.network.request_context import Peer
 from fencepost.client import Admin, Producer
-from fencepost.protocol.types import ProducerId, ProducerIdAndEpoch
+from fencepost.protocol.types import Milliseconds, ProducerId, ProducerIdAndEpoch
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
 
@@ -42,7 +42,7 @@ def states(enabled: bool, leaves: bool, prepared: bool = False) -> tuple[str, st
         await producer.init_transactions()
         if prepared:
             assert world.broker is not None
-            answer = world.broker.node.transactions.init_producer_id("id", 60_000, enable_2pc=True)
+            answer = world.broker.node.transactions.init_producer_id("id", Milliseconds(60_000), enable_2pc=True)
             assert producer._transactions is not None
             producer._transactions._producer_id_and_epoch = ProducerIdAndEpoch.of(
                 answer.producer_id, answer.producer_epoch
@@ -79,7 +79,7 @@ def test_whoever_comes_back_within_the_grace_time_goes_on() -> None:
     transactions: Any = SimpleNamespace(abort_abandoned=lambda name, producer_id: aborted.append((name, producer_id)))
 
     async def main(_: VirtualLoop) -> None:
-        disconnections = Disconnections(transactions, True, GRACE_MS)
+        disconnections = Disconnections(transactions, True, Milliseconds(GRACE_MS))
         first, second = Peer(AllowEverything(), "/here"), Peer(AllowEverything(), "/here")
         disconnections.claimed("id", first, ProducerId(7))
         disconnections.lost(first)
@@ -105,7 +105,7 @@ def test_a_node_that_stops_aborts_nothing_of_those_whose_connections_it_ends(clo
     async def main(_: VirtualLoop) -> list[str]:
         aborted: list[str] = []
         transactions: Any = SimpleNamespace(abort_abandoned=lambda name, _: aborted.append(name))
-        disconnections, peer = Disconnections(transactions, True, GRACE_MS), Peer(AllowEverything(), "/h")
+        disconnections, peer = Disconnections(transactions, True, Milliseconds(GRACE_MS)), Peer(AllowEverything(), "/h")
         disconnections.claimed("id", peer, ProducerId(1))
         if closed == "before it is lost":
             disconnections.close()

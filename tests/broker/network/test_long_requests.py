@@ -47,6 +47,7 @@ from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListO
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.records import decode_batch, encode_batch, seal
 from fencepost.protocol.steps import STEP
+from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import Slices, Work
 
 client = clients()
@@ -235,10 +236,10 @@ def test_a_few_bytes_that_unfold_to_millions_of_records_are_refused(client: Clie
     """The largest timestamp lies ahead, which is a reason to look."""
     one = encode_batch([(NOW, None, None, ())])[61:]
     for compression in (Compression.ZSTD, Compression.GZIP, Compression.LZ4):
-        bomb = seal(one * (3 << 20), 3 << 20, NOW, 2**60, compression=compression)
+        bomb = seal(one * (3 << 20), 3 << 20, Milliseconds(NOW), Milliseconds(2**60), compression=compression)
         refused = produce(client, new_topic(client), bomb)
         assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
-        less = seal(one * (1 << 20), 1 << 20, NOW, 2**60, compression=compression)
+        less = seal(one * (1 << 20), 1 << 20, Milliseconds(NOW), Milliseconds(2**60), compression=compression)
         assert produce(client, new_topic(client), less).error_code == ErrorCode.INVALID_RECORD, "not numbered"
 
 

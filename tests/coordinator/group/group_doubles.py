@@ -113,7 +113,7 @@ class FakeJournal:
 class World:
     """A coordinator of one journal partition, and everything around it."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.journal = FakeJournal()
         self.clock = StoppedClock()
         self.settings = GroupSettings(**({"partitions": 1, "initial_rebalance_delay_ms": 0} | settings))

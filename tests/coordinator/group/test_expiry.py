@@ -24,7 +24,7 @@ SINCE = Milliseconds(5000)
 NEVER_USED = ClassicGroup("g", state_timestamp=SINCE)
 AT = TopicPartition("t", 0)
 DAY: Final = 24 * 3600 * 1000
-ANY: Any = CommittedOffset(Offset(0), NO_LEADER_EPOCH, "", 0)
+ANY: Any = CommittedOffset(Offset(0), NO_LEADER_EPOCH, "", Milliseconds(0))
 
 
 def places(count: int) -> list[TopicPartition]:
@@ -44,7 +44,7 @@ def test_a_group_without_positions_goes_when_it_has_been_without_members_for_so_
     group: ClassicGroup, kept_ms: int
 ) -> None:
     for after in (0, 1, KEPT_MS - 1, KEPT_MS, KEPT_MS + 1):
-        found = expired("g", group, Offsets(), KEPT_MS, Milliseconds(SINCE + after))
+        found = expired("g", group, Offsets(), Milliseconds(KEPT_MS), Milliseconds(SINCE + after))
         assert found == (Expired([], with_group=True) if after >= kept_ms else None)
 
 
@@ -57,7 +57,7 @@ def test_a_group_goes_with_its_last_position_unless_a_transaction_has_one_for_it
             ProducerId(1), "g", other, CommittedOffset(Offset(1), NO_LEADER_EPOCH, "", SINCE), Offset(1)
         )
     for after in (KEPT_MS - 1, KEPT_MS):
-        found = expired("g", NEVER_USED, offsets, KEPT_MS, Milliseconds(SINCE + after))
+        found = expired("g", NEVER_USED, offsets, Milliseconds(KEPT_MS), Milliseconds(SINCE + after))
         assert found == (None if after < KEPT_MS else Expired([AT], with_group=not pending))
 
 

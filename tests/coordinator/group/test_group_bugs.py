@@ -10,7 +10,7 @@ from tests.coordinator.group.group_doubles import A, B, World, group_of, virtual
 
 from fencepost.coordinator.group import CommitFor, CommittedOffset
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_LEADER_EPOCH, Offset, ProducerIdAndEpoch
+from fencepost.protocol.types import NO_LEADER_EPOCH, Milliseconds, Offset, ProducerIdAndEpoch
 
 P = 40
 DAY = 24 * 3600 * 1000
@@ -49,8 +49,8 @@ def test_kafka_14505_the_most_recent_record_wins_and_not_the_most_recent_marker(
 def test_kafka_16371_metadata_that_is_too_long_leaves_nothing_pending(restarts: bool) -> None:
     world = World(metadata_max_bytes=4)
     offsets = {
-        A: CommittedOffset(Offset(5), NO_LEADER_EPOCH, "12345", 0),
-        B: CommittedOffset(Offset(6), NO_LEADER_EPOCH, "1234", 0),
+        A: CommittedOffset(Offset(5), NO_LEADER_EPOCH, "12345", Milliseconds(0)),
+        B: CommittedOffset(Offset(6), NO_LEADER_EPOCH, "1234", Milliseconds(0)),
     }
     told = world.coordinator.commit_transactional_offsets(
         CommitFor("g", "", None, -1), offsets, ProducerIdAndEpoch.of(P, 0), None

@@ -23,7 +23,7 @@ from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.stored import OffsetCommitKey, OffsetCommitValue
-from fencepost.protocol.types import NO_LEADER_EPOCH, Offset, TopicPartition
+from fencepost.protocol.types import NO_LEADER_EPOCH, Milliseconds, Offset, TopicPartition
 
 GROUPS = ("g", "h")
 PLACES = (A, B)
@@ -308,7 +308,7 @@ async def test_with_members_nothing_expires_and_without_each_when_its_commit_sai
     world = World(offsets_retention_ms=7 * DAY)
     generation, (member,) = await world.stable()
     own = CommittedOffset(
-        Offset(2), NO_LEADER_EPOCH, "", world.clock.now(), expire_timestamp=world.clock.now() + 9 * DAY
+        Offset(2), NO_LEADER_EPOCH, "", world.clock.now(), expire_timestamp=Milliseconds(world.clock.now() + 9 * DAY)
     )
     who = CommitFor("g", member, None, generation)
     assert dict(world.coordinator.commit_offsets(who, {B: own}).errors) == {B: ErrorCode.NONE}

@@ -23,7 +23,7 @@ from fencepost.coordinator.transaction.decision import Refusal, Transition, Unch
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.verify import verify
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 
 #: state, then: add partitions that are in (a-0, b-0), add one that is not (a-1), add none, verify a-0, verify a-1
 TABLE = """
@@ -92,7 +92,7 @@ def test_what_is_pending_comes_first_but_does_not_matter_to_verification(pending
 
 def test_no_topics_make_the_id_ongoing_and_the_time_out_aborts_it() -> None:
     world = World()
-    pair = pair_of(world.init(timeout_ms=1000))
+    pair = pair_of(world.init(timeout_ms=Milliseconds(1000)))
     assert world.coordinator.add_partitions("t", *ProducerIdAndEpoch.of(*pair), [], 0).error == ErrorCode.NONE
     assert world.state() == "Ongoing"
     world.tick(world.clock.advance(1001))

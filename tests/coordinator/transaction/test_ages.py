@@ -11,7 +11,7 @@ from tests.coordinator.transaction.transaction_doubles import A, World, pair_of
 
 from fencepost.coordinator.transaction.transaction import NO_TIMEOUT
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import ProducerId
+from fencepost.protocol.types import Milliseconds, ProducerId
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def world() -> World:
 
 @pytest.mark.promise("2014.time-out")
 def test_time_out(world: World) -> None:
-    pair = pair_of(world.init(timeout_ms=1500))
+    pair = pair_of(world.init(timeout_ms=Milliseconds(1500)))
     world.add(pair)
     world.tick(world.clock.advance(1500))
     assert world.state() == "Ongoing"
@@ -32,7 +32,7 @@ def test_time_out(world: World) -> None:
 
 
 def test_an_alarm_is_for_the_transaction_that_is_open_when_it_rings(world: World) -> None:
-    pair = pair_of(world.init(timeout_ms=1000))
+    pair = pair_of(world.init(timeout_ms=Milliseconds(1000)))
     for _ in range(10):
         world.add(pair)
         world.clock.advance(150)
@@ -45,7 +45,7 @@ def test_an_alarm_is_for_the_transaction_that_is_open_when_it_rings(world: World
 
 
 def test_a_time_out_that_cannot_be_written_is_tried_again(world: World) -> None:
-    pair = pair_of(world.init(timeout_ms=1000))
+    pair = pair_of(world.init(timeout_ms=Milliseconds(1000)))
     world.add(pair)
     world.journal("t").refuse = ErrorCode.NOT_ENOUGH_REPLICAS
     world.tick(world.clock.advance(1001))
@@ -61,7 +61,7 @@ def test_an_error_in_one_time_out_ends_neither_the_others_nor_itself(
 ) -> None:
     """An alarm rings once: what was not carried out would hold the last stable offset for ever."""
     for name in "tuv":
-        world.add(pair_of(world.init(name, timeout_ms=1000)), transactional_id=name)
+        world.add(pair_of(world.init(name, timeout_ms=Milliseconds(1000))), transactional_id=name)
     abort, failures = world.coordinator._abort_open, ["t", "u"]
 
     def fail_once(entry: Any, *rest: Any) -> None:
@@ -79,7 +79,7 @@ def test_an_error_in_one_time_out_ends_neither_the_others_nor_itself(
 
 @pytest.mark.promise("588.remembered")
 def test_the_time_out_survives_a_fail_over(world: World) -> None:
-    pair = pair_of(world.init(timeout_ms=1000))
+    pair = pair_of(world.init(timeout_ms=Milliseconds(1000)))
     world.add(pair)
     world.clock.advance(900)
     world.fail_over()
@@ -91,7 +91,7 @@ def test_the_time_out_survives_a_fail_over(world: World) -> None:
 
 def test_a_two_phase_commit_never_times_out() -> None:
     world = World(two_phase_commit=True)
-    pair = pair_of(world.coordinator.init_producer_id("t", -5, enable_2pc=True))
+    pair = pair_of(world.coordinator.init_producer_id("t", Milliseconds(-5), enable_2pc=True))
     world.add(pair)
     assert world.coordinator.describe("t").timeout_ms == NO_TIMEOUT
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_a_two_phase_commit_never_times_out() -> None:
 def test_expired_ids_are_forgotten(world: World) -> None:
     open_pair = pair_of(world.init("open"))
     world.add(open_pair, transactional_id="open")
-    world.coordinator.init_producer_id("open-2pc", 1000)
+    world.coordinator.init_producer_id("open-2pc", Milliseconds(1000))
     week = world.settings.id_expiration_ms
     world.clock.advance(week - 1000)
     pair_of(world.init("young"))
@@ -167,7 +167,7 @@ def test_a_connection_that_closes_ends_only_what_its_own_producer_id_left_open(w
 @pytest.mark.parametrize("order", [*permutations(("open", "commits", "aborts"))])
 def test_of_the_ids_of_one_journal_none_is_left_behind_by_a_fail_over(order: Sequence[str]) -> None:
     world = World(partitions=1)
-    pairs = {name: pair_of(world.init(name, timeout_ms=1500)) for name in order}
+    pairs = {name: pair_of(world.init(name, timeout_ms=Milliseconds(1500))) for name in order}
     for name, pair in pairs.items():
         world.add(pair, transactional_id=name)
     world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}

@@ -18,6 +18,7 @@ from fencepost.coordinator.transaction.expiry import is_expired
 from fencepost.coordinator.transaction.state import State
 from fencepost.coordinator.transaction.verify import verify
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import at_once
 
 
@@ -200,9 +201,9 @@ def test_kafka_16047_a_fence_does_not_depend_on_the_time_out_that_it_brings(leve
     world = World(level)
     pair = pair_of(world.init())
     world.add(pair, version=0)
-    assert world.init(timeout_ms=1).error == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.init(timeout_ms=Milliseconds(1)).error == ErrorCode.CONCURRENT_TRANSACTIONS
     assert world.state() == "CompleteAbort"
-    fenced = pair_of(world.init(timeout_ms=1))
+    fenced = pair_of(world.init(timeout_ms=Milliseconds(1)))
     assert fenced[1] > pair[1]
     assert world.add(pair, version=0) == ErrorCode.PRODUCER_FENCED
 
@@ -210,7 +211,7 @@ def test_kafka_16047_a_fence_does_not_depend_on_the_time_out_that_it_brings(leve
 def test_kafka_14880_an_id_without_an_epoch_expires_like_others() -> None:
     """And those that live in the same journal partition do, too."""
     nothing = transaction(State.EMPTY, producer_epoch=-1, last_update_timestamp=0)
-    assert is_expired(nothing, 1000, START)
+    assert is_expired(nothing, Milliseconds(1000), START)
     world = World(partitions=1)
     pair_of(world.init("before"))
     world.put(nothing)
@@ -223,11 +224,11 @@ def test_kafka_14880_an_id_without_an_epoch_expires_like_others() -> None:
 def test_kafka_16570_fencing_from_outside_works_though_it_answers_51() -> None:
     """An admin fences with InitProducerId without a pair; its own time-out becomes the id's."""
     world = World()
-    pair = pair_of(world.init(timeout_ms=60_000))
+    pair = pair_of(world.init(timeout_ms=Milliseconds(60_000)))
     world.add(pair)
-    assert world.init(timeout_ms=5000).error == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.init(timeout_ms=Milliseconds(5000)).error == ErrorCode.CONCURRENT_TRANSACTIONS
     assert world.add(pair) == ErrorCode.PRODUCER_FENCED, "an admin need not come again"
-    assert world.init(timeout_ms=5000).error == ErrorCode.NONE
+    assert world.init(timeout_ms=Milliseconds(5000)).error == ErrorCode.NONE
     assert world.coordinator.describe("t").timeout_ms == 5000
     assert world.add(pair) == ErrorCode.PRODUCER_FENCED
 

@@ -14,7 +14,7 @@ from fencepost.coordinator.transaction import Filters, Marker, Results
 from fencepost.coordinator.transaction.state import State
 from fencepost.log.producer_state import Origin
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import Slices
 
 
@@ -71,7 +71,7 @@ def test_successor_aborts_its_predecessors_open_transaction(world: World) -> Non
 
 def test_without_a_transactional_id_anybody_gets_a_producer_id(world: World) -> None:
     assert pair_of(world.init(None)) == (1000, 0)
-    assert pair_of(world.init(None, pair=(7, 7), timeout_ms=-1)) == (1001, 0)
+    assert pair_of(world.init(None, pair=(7, 7), timeout_ms=Milliseconds(-1))) == (1001, 0)
     world.producer_ids.exhausted = True
     assert world.init(None).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -81,11 +81,11 @@ def test_init_producer_id_checks_the_request_first(world: World) -> None:
     assert world.init(pair=(1, -1)).error == ErrorCode.INVALID_REQUEST
     assert world.init(None, pair=(-1, 1)).error == ErrorCode.INVALID_REQUEST
     assert world.init("").error == ErrorCode.INVALID_REQUEST
-    assert init("t", 1000, enable_2pc=True).error == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert init("t", 1000, keep_prepared=True).error == ErrorCode.UNSUPPORTED_VERSION
+    assert init("t", Milliseconds(1000), enable_2pc=True).error == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert init("t", Milliseconds(1000), keep_prepared=True).error == ErrorCode.UNSUPPORTED_VERSION
     for timeout_ms in (0, -1, 900_001):
-        assert world.init(timeout_ms=timeout_ms).error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    assert world.init(timeout_ms=900_000).error == ErrorCode.NONE
+        assert world.init(timeout_ms=Milliseconds(timeout_ms)).error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert world.init(timeout_ms=Milliseconds(900_000)).error == ErrorCode.NONE
     world.producer_ids.exhausted = True
     assert world.init("u") == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1, 0, -1, -1)
     assert world.state("u") == ""
@@ -371,7 +371,7 @@ def test_listing(world: World) -> None:
         assert listing.error == ErrorCode.NONE
         return [each.transactional_id for each in listing.transactions]
 
-    assert ids(Filters(duration_ms=0)) == ["one", "three"], "it has only just begun"
+    assert ids(Filters(duration_ms=Milliseconds(0))) == ["one", "three"], "it has only just begun"
     world.clock.advance(5000)
     assert ids(Filters()) == ["one", "two", "three"]
     assert ids(Filters(states=["Ongoing"])) == ["two"]
@@ -379,8 +379,8 @@ def test_listing(world: World) -> None:
     assert ids(Filters(states=["Nonsense"])) == []
     assert world.coordinator.list(Filters(states=["Nonsense"])).unknown_states == ("Nonsense",)
     assert ids(Filters(producer_ids=[1002])) == ["three"]
-    assert ids(Filters(duration_ms=4999)) == ["one", "two", "three"], "an id without a start passes"
-    assert ids(Filters(duration_ms=5000)) == ["one", "three"]
+    assert ids(Filters(duration_ms=Milliseconds(4999))) == ["one", "two", "three"], "an id without a start passes"
+    assert ids(Filters(duration_ms=Milliseconds(5000))) == ["one", "three"]
     assert ids(Filters(pattern="t.*")) == ["two", "three"]
     assert ids(Filters(pattern="w")) == []
     assert world.coordinator.list(Filters(pattern="(")).error == ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -388,7 +388,7 @@ def test_listing(world: World) -> None:
 
 
 def test_a_never_ending_duplicate_does_not_grow_memory(world: World) -> None:
-    pair = pair_of(world.init(timeout_ms=1000))
+    pair = pair_of(world.init(timeout_ms=Milliseconds(1000)))
     for _ in range(2000):
         world.add(pair)
         pair = pair_of(world.end(pair))
@@ -397,8 +397,8 @@ def test_a_never_ending_duplicate_does_not_grow_memory(world: World) -> None:
 
 
 def test_settings_are_plain(world: World) -> None:
-    changed = world.with_settings(lambda settings: replace(settings, max_timeout_ms=10))
-    assert changed.init(timeout_ms=11).error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    changed = world.with_settings(lambda settings: replace(settings, max_timeout_ms=Milliseconds(10)))
+    assert changed.init(timeout_ms=Milliseconds(11)).error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 @pytest.mark.parametrize("fail_over", [False, True])

@@ -282,5 +282,5 @@ def test_a_rotation_that_gets_no_producer_id_is_asked_again() -> None:
 def test_a_transactional_id_has_as_many_bytes_as_the_journal_has_room_for(letter: str) -> None:
     longest = letter * (LONGEST_ID // len(letter.encode()))
     for name, error in (("", True), (letter, False), (longest, False), (longest + letter, True)):
-        found = check(NO_PRODUCER, name, 1000, False, False, TransactionSettings())
+        found = check(NO_PRODUCER, name, Milliseconds(1000), False, False, TransactionSettings())
         assert found is (ErrorCode.INVALID_REQUEST if error else ErrorCode.NONE)

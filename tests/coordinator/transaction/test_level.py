@@ -7,7 +7,7 @@ from tests.coordinator.transaction.transaction_doubles import A, B, World, pair_
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_batch
-from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import Milliseconds, ProducerIdAndEpoch
 
 
 def version_of_last_value(world: World) -> int:
@@ -77,8 +77,8 @@ def test_an_upgrade_in_the_middle_of_a_transaction() -> None:
 
 def test_what_version_0_has_no_room_for_is_not_lost() -> None:
     world = World(level=0)
-    first = pair_of(world.init(timeout_ms=1000))
-    second = pair_of(world.init(pair=first, timeout_ms=1000))
+    first = pair_of(world.init(timeout_ms=Milliseconds(1000)))
+    second = pair_of(world.init(pair=first, timeout_ms=Milliseconds(1000)))
     world.add(second, version=0)
     world.tick(world.clock.advance(1001))
     assert version_of_last_value(world) == 0

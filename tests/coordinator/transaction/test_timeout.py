@@ -27,7 +27,7 @@ InitProducerId                                      51   (1000, 1)
 
 def timed_out_world(level: int, *, pending: bool) -> tuple[World, tuple[int, int]]:
     world = World(level)
-    pair = pair_of(world.init(timeout_ms=1000))
+    pair = pair_of(world.init(timeout_ms=Milliseconds(1000)))
     world.add(pair, A, version=0)
     world.markers.answers = {A: ErrorCode.NOT_LEADER_OR_FOLLOWER}
     world.tick(world.clock.advance(1001))

@@ -8,12 +8,12 @@ from tests.coordinator.transaction.transaction_doubles import A, B, World, pair_
 from fencepost.coordinator.transaction import Initialized
 from fencepost.coordinator.transaction.state import State
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId, ProducerIdAndEpoch
 
 
 def claim(world: World, pair: tuple[int, int] = (-1, -1), *, keep: bool = True) -> Initialized:
     return world.coordinator.init_producer_id(
-        "t", 1000, *ProducerIdAndEpoch.of(*pair), enable_2pc=True, keep_prepared=keep
+        "t", Milliseconds(1000), *ProducerIdAndEpoch.of(*pair), enable_2pc=True, keep_prepared=keep
     )
 
 
@@ -125,7 +125,9 @@ def test_old_protocol_and_a_last_epoch_that_ran_out() -> None:
 @pytest.mark.parametrize("enable_2pc", [True, False])
 def test_what_is_kept_for_a_producer_is_not_aborted_when_its_connection_closes(enable_2pc: bool) -> None:
     world, _ = prepared_world()
-    kept = pair_of(world.coordinator.init_producer_id("t", 1000, enable_2pc=enable_2pc, keep_prepared=True))
+    kept = pair_of(
+        world.coordinator.init_producer_id("t", Milliseconds(1000), enable_2pc=enable_2pc, keep_prepared=True)
+    )
     world.coordinator.abort_abandoned("t", ProducerId(1000))
     assert world.state() == "Ongoing"
     assert pair_of(world.end(kept, commit=True)) == (1000, 2)
@@ -134,7 +136,7 @@ def test_what_is_kept_for_a_producer_is_not_aborted_when_its_connection_closes(e
 
 def test_what_is_kept_has_the_time_out_of_whoever_it_is_kept_for() -> None:
     world, _ = prepared_world()
-    pair_of(world.coordinator.init_producer_id("t", 2000, keep_prepared=True))
+    pair_of(world.coordinator.init_producer_id("t", Milliseconds(2000), keep_prepared=True))
     assert world.coordinator.describe("t").timeout_ms == 2000
     world.tick(world.clock.advance(2001))
     assert world.state() == "CompleteAbort"
@@ -142,7 +144,7 @@ def test_what_is_kept_has_the_time_out_of_whoever_it_is_kept_for() -> None:
 
 def test_who_was_timed_out_before_another_instance_kept_what_is_open_is_fenced() -> None:
     world = World(two_phase_commit=True)
-    late = pair_of(world.init(timeout_ms=1000))
+    late = pair_of(world.init(timeout_ms=Milliseconds(1000)))
     world.add(late)
     world.tick(world.clock.advance(1001))
     following = pair_of(world.end(late, commit=False))

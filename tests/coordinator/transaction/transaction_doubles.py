@@ -221,7 +221,10 @@ class World:
     # The requests, with what tests seldom care about filled in.
 
     def init(
-        self, transactional_id: str | None = "t", pair: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000
+        self,
+        transactional_id: str | None = "t",
+        pair: tuple[int, int] = (-1, -1),
+        timeout_ms: Milliseconds = Milliseconds(60_000),
     ) -> Initialized:
         return self.coordinator.init_producer_id(transactional_id, timeout_ms, *ProducerIdAndEpoch.of(*pair))
 

@@ -21,7 +21,13 @@ NOW = Milliseconds(100_000)
 def log(*segments: tuple[int, int], unsettled: int | None = None) -> list[SegmentFacts]:
     """(base offset, size) of each; the largest timestamp of a segment is its number times 10,000."""
     return [
-        SegmentFacts(base, size, 10_000 * n, 10_000 * n - 5_000, unsettled is None or base < unsettled)
+        SegmentFacts(
+            base,
+            size,
+            Milliseconds(10_000 * n),
+            Milliseconds(10_000 * n - 5_000),
+            unsettled is None or base < unsettled,
+        )
         for n, (base, size) in enumerate(segments, 1)
     ]
 
@@ -48,7 +54,7 @@ SIX = log((0, 10), (100, 10), (200, 10), (300, 10), (400, 10), (500, 10))
     ],
 )
 def test_the_first_obstacle_ends_the_range(
-    dirty: int, stable: int, lag: int, unsettled: int | None, expected: tuple[int, int, int, int]
+    dirty: int, stable: int, lag: Milliseconds, unsettled: int | None, expected: tuple[int, int, int, int]
 ) -> None:
     facts = [each._replace(settled=unsettled is None or each.base_offset < unsettled) for each in SIX]
     found = cleanable_range(facts, dirty, stable, LogSettings(min_compaction_lag_ms=lag), NOW)
@@ -62,9 +68,9 @@ def test_the_first_obstacle_ends_the_range(
         (Range(0, 9, 10, 11), 0.5, True),
         (Range(0, 9, 10, 1), 0.0, True),
         (Range(0, 9, 0, 0), 0.0, False),
-        (Range(0, 9, 100, 1, overdue_ms=1), 0.5, True),
-        (Range(0, 9, 100, 1, overdue_ms=0), 0.5, False),
-        (Range(0, 9, 100, 0, overdue_ms=1), 0.5, False),
+        (Range(0, 9, 100, 1, overdue_ms=Milliseconds(1)), 0.5, True),
+        (Range(0, 9, 100, 1, overdue_ms=Milliseconds(0)), 0.5, False),
+        (Range(0, 9, 100, 0, overdue_ms=Milliseconds(1)), 0.5, False),
     ],
 )
 def test_dirt_is_worth_it_by_ratio_or_by_age(over: Range, ratio: float, worth: bool) -> None:
@@ -72,7 +78,7 @@ def test_dirt_is_worth_it_by_ratio_or_by_age(over: Range, ratio: float, worth: b
 
 
 @pytest.mark.parametrize(("lag", "overdue"), [(95_001, 0), (95_000, 0), (94_999, 1), (80_000, 15_000)])
-def test_a_record_waits_no_longer_than_the_largest_lag(lag: int, overdue: int) -> None:
+def test_a_record_waits_no_longer_than_the_largest_lag(lag: Milliseconds, overdue: int) -> None:
     assert cleanable_range(SIX, 0, 600, LogSettings(max_compaction_lag_ms=lag), NOW).overdue_ms == overdue
 
 

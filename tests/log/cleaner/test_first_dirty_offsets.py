@@ -158,10 +158,10 @@ def test_what_is_noted_while_the_disk_is_slow_is_noted_after_that() -> None:
         noted = FirstDirtyOffsets(disk, node.root)
         for number in range(60):
             noted.cleaned(log, number)
-            noted.note(Milliseconds(number), 0, failures.append)
+            noted.note(Milliseconds(number), Milliseconds(0), failures.append)
             await asyncio.sleep(0.2)
         await asyncio.sleep(5)
-        noted.note(Milliseconds(60), 0, failures.append)
+        noted.note(Milliseconds(60), Milliseconds(0), failures.append)
         await asyncio.sleep(5)
         assert failures == []
         assert first_dirty_offsets.read(disk, node.root) == {log: 59}

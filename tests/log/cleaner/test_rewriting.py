@@ -11,7 +11,7 @@ from fencepost.protocol.batch import DELETE_HORIZON, BatchHeader, crc_matches, r
 from fencepost.protocol.compression import FOLDED_IN_A_STEP, Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import NewRecord, decode_batch, encode_batch
-from fencepost.protocol.types import Epoch, LeaderEpoch, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
 from fencepost.runtime import at_once
 
 START = 1_700_000_000_000
@@ -40,7 +40,7 @@ def some(random: Random, count: int) -> list[NewRecord]:
 @pytest.mark.parametrize("horizon", [None, START + 86_400_000, 5])
 @pytest.mark.parametrize("append_time", [False, True])
 @pytest.mark.parametrize("codec", list(Compression))
-def test_what_stays_is_as_it_was(codec: Compression, append_time: bool, horizon: int | None) -> None:
+def test_what_stays_is_as_it_was(codec: Compression, append_time: bool, horizon: Milliseconds | None) -> None:
     for seed in range(12):
         random = Random(seed)
         count = random.choice((1, 2, 20))
@@ -55,7 +55,7 @@ def test_what_stays_is_as_it_was(codec: Compression, append_time: bool, horizon:
             )
         )
         if append_time:
-            set_max_timestamp(data, 0, read_header(data), START + 7)
+            set_max_timestamp(data, 0, read_header(data), Milliseconds(START + 7))
         stamp(data, 0, 1000, LeaderEpoch(4))
         header = read_header(data)
         records, body = decode_batch(data), section(header, data)
@@ -87,7 +87,7 @@ def test_a_batch_of_very_many_records_is_rewritten_in_steps(codec: Compression) 
     header = read_header(data)
     body = section(header, data)
     found = list(spans(header, body))
-    pauses = sum(1 for _ in rewritten(header, body, found[:-1], START + 5))
+    pauses = sum(1 for _ in rewritten(header, body, found[:-1], Milliseconds(START + 5)))
     assert pauses >= (len(found) - 1) // 1000 + (len(body) // FOLDED_IN_A_STEP if codec else 0)
 
 

@@ -15,7 +15,7 @@ from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
-from fencepost.protocol.types import Epoch, ProducerId
+from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
 
 
 @serves(InitProducerIdRequest, gate=(6, "transaction.two.phase.commit.enable"))
@@ -25,7 +25,7 @@ def init_producer_id(request: InitProducerIdRequest, context: RequestContext, no
         return independent(InitProducerIdResponse(error_code=refused, producer_id=-1, producer_epoch=-1))
     answer = node.transactions.init_producer_id(
         request.transactional_id,
-        request.transaction_timeout_ms,
+        Milliseconds(request.transaction_timeout_ms),
         ProducerId(request.producer_id),
         Epoch(request.producer_epoch),
         request.enable2_pc,

@@ -39,7 +39,7 @@ from fencepost.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from fencepost.protocol.steps import FIRST_STEP, ITEM, Pace, Steps, each
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, Milliseconds
 
 #: timestamp that means something else than a time -> the version since which it does
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -154,7 +154,7 @@ def _find(
         case -3:
             found = yield from partition.reader.max_timestamp_offset(isolation, pace)
         case timestamp:
-            found = yield from partition.reader.offset_for_timestamp(timestamp, isolation, pace)
+            found = yield from partition.reader.offset_for_timestamp(Milliseconds(timestamp), isolation, pace)
     if found is None:
         return _nothing(wanted)
     return ListOffsetsPartitionResponse(

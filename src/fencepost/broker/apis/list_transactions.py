@@ -15,6 +15,7 @@ from fencepost.coordinator.transaction.listing import Filters
 from fencepost.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from fencepost.protocol.messages.list_transactions import TransactionState
 from fencepost.protocol.steps import FIRST_STEP, Pace, Steps
+from fencepost.protocol.types import Milliseconds
 
 
 @serves(ListTransactionsRequest)
@@ -24,7 +25,7 @@ def list_transactions(request: ListTransactionsRequest, context: RequestContext,
     filters = Filters(
         request.state_filters,
         request.producer_id_filters,
-        request.duration_filter,
+        Milliseconds(request.duration_filter),
         request.transactional_id_pattern or "",
     )
     listing = yield from node.transactions.list_in_steps(filters, pace)

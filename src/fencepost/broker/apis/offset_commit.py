@@ -30,7 +30,7 @@ from fencepost.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from fencepost.protocol.steps import ITEM, Pace, Steps, each
-from fencepost.protocol.types import NO_LSN, LeaderEpoch, Offset, TopicPartition
+from fencepost.protocol.types import NO_LSN, NO_TIMESTAMP, LeaderEpoch, Milliseconds, Offset, TopicPartition
 
 _GROUP_NOT_FOUND_SINCE = 9
 _TOPIC_IDS_SINCE = 10
@@ -79,7 +79,8 @@ def _check(request: OffsetCommitRequest, context: RequestContext, node: Node, pa
     """What may be committed of what is asked for, and why not the rest."""
     asked = _Asked({}, {}, {})
     now = node.clock.now()
-    expires = min(now + request.retention_time_ms, _FOR_EVER) if request.retention_time_ms >= 0 else -1
+    kept_ms = request.retention_time_ms
+    expires = NO_TIMESTAMP if kept_ms < 0 else Milliseconds(min(now + kept_ms, _FOR_EVER))
     group_allowed = context.may(Operation.READ, Resource.GROUP, request.group_id)
     for number, topic in enumerate(request.topics):
         yield from pace.spend(ITEM)

@@ -21,6 +21,7 @@ from fencepost.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from fencepost.protocol.steps import ITEM, Pace, Steps, each
+from fencepost.protocol.types import LeaderEpoch
 
 
 @serves(OffsetForLeaderEpochRequest, in_turn=True)
@@ -45,5 +46,5 @@ def _one(topic: str, context: RequestContext, node: Node, wanted: OffsetForLeade
         older = wanted.current_leader_epoch < partition.leader_epoch
         error = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
     else:
-        epoch, offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+        epoch, offset = partition.end_offset_for_epoch(LeaderEpoch(wanted.leader_epoch))
     return EpochEndOffset(error_code=error, partition=wanted.partition, leader_epoch=epoch, end_offset=offset)

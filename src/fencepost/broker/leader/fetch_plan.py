@@ -21,7 +21,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
 from fencepost.protocol.steps import ITEM, Pace, Steps
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, LeaderEpoch
 
 _WATCH: Final = 4
 """Units that it costs to wait for a partition."""
@@ -253,7 +253,7 @@ def _diverging(wanted: FetchPartition, partition: Partition) -> EpochEndOffset |
     last = wanted.last_fetched_epoch
     if last < 0:
         return None
-    epoch, end_offset = partition.end_offset_for_epoch(last)
+    epoch, end_offset = partition.end_offset_for_epoch(LeaderEpoch(last))
     if end_offset >= 0 and epoch >= last and end_offset >= wanted.fetch_offset:
         return None
     return EpochEndOffset(epoch=epoch, end_offset=end_offset)

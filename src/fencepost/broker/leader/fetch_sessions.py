@@ -149,7 +149,7 @@ class SessionAnswer(NamedTuple):
 class FetchSessions:
     """The sessions of one node, at most `slots`: who gets none is answered as without."""
 
-    def __init__(self, slots: int, eviction_ms: int, chance: random.Random) -> None:
+    def __init__(self, slots: int, eviction_ms: Milliseconds, chance: random.Random) -> None:
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._random = chance

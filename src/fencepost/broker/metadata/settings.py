@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from fencepost.log.settings import LogSettings
 from fencepost.protocol.compression import USUAL_LEVELS, Compression
+from fencepost.protocol.types import Milliseconds
 
 Value = int | bool | str | float
 
@@ -269,7 +270,7 @@ class Settings(Mapping[str, Value]):
             min_cleanable_dirty_ratio=get("min.cleanable.dirty.ratio"),
             min_compaction_lag_ms=get("min.compaction.lag.ms"),
             max_compaction_lag_ms=get("max.compaction.lag.ms"),
-            producer_id_expiration_ms=self.number("producer.id.expiration.ms"),
+            producer_id_expiration_ms=Milliseconds(self.number("producer.id.expiration.ms")),
             check_max_records=self.number("log.record.check.max.records"),
             check_max_bytes=self.number("log.record.check.max.bytes"),
             verification_enabled=bool(self["transaction.partition.verification.enable"]),

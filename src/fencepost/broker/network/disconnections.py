@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from fencepost.broker.network.request_context import Peer
-from fencepost.protocol.types import ProducerId
+from fencepost.protocol.types import Milliseconds, ProducerId
 
 if TYPE_CHECKING:
     from fencepost.coordinator.transaction import TransactionCoordinator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Disconnections:
     """Who asked for which transactional id, and what follows when that connection closes."""
 
-    def __init__(self, transactions: TransactionCoordinator, enabled: bool, grace_ms: int) -> None:
+    def __init__(self, transactions: TransactionCoordinator, enabled: bool, grace_ms: Milliseconds) -> None:
         self._transactions = transactions
         self._enabled = enabled
         self._grace = grace_ms / 1000

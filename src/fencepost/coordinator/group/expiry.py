@@ -45,7 +45,7 @@ def portions(groups: Sequence[str], offsets: Offsets) -> Iterator[list[str]]:
 
 
 def expired(
-    group_id: str, group: ClassicGroup | None, offsets: Offsets, retention_ms: int, now: Milliseconds
+    group_id: str, group: ClassicGroup | None, offsets: Offsets, retention_ms: Milliseconds, now: Milliseconds
 ) -> Expired | None:
     """What of a group is to be forgotten; None: nothing.  `group` is None where only its offsets are known."""
     if group is not None and group.state is not ClassicGroupState.EMPTY:
@@ -59,7 +59,7 @@ def expired(
     return Expired(gone, with_group=left == 0) if gone or (left == 0 and old) else None
 
 
-def _of_members(group: ClassicGroup, offsets: Offsets, retention_ms: int, now: Milliseconds) -> Expired | None:
+def _of_members(group: ClassicGroup, offsets: Offsets, retention_ms: Milliseconds, now: Milliseconds) -> Expired | None:
     is_known = group.protocol_type == CONSUMER and group.subscribed_topics is not None
     if group.state is not ClassicGroupState.STABLE or not is_known:
         return None
@@ -74,7 +74,7 @@ def _due(
     partitions: Sequence[TopicPartition],
     offsets: Offsets,
     since: Milliseconds,
-    retention_ms: int,
+    retention_ms: Milliseconds,
     now: Milliseconds,
 ) -> list[TopicPartition]:
     """Those whose time is up.  `since`: when the group's last member left, or NO_TIMESTAMP."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fencepost.protocol.types import LeaderEpoch, Offset, ProducerId, TopicPartition
+from fencepost.protocol.types import NO_TIMESTAMP, LeaderEpoch, Milliseconds, Offset, ProducerId, TopicPartition
 
 
 class CommittedOffset(NamedTuple):
@@ -14,8 +14,8 @@ class CommittedOffset(NamedTuple):
     offset: Offset
     leader_epoch: LeaderEpoch
     metadata: str
-    commit_timestamp: int
-    expire_timestamp: int = -1
+    commit_timestamp: Milliseconds
+    expire_timestamp: Milliseconds = NO_TIMESTAMP
     """When it expires, where the client said so; -1: by the retention of the broker."""
 
 

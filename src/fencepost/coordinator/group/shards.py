@@ -145,8 +145,8 @@ class GroupCoordinatorShard:
             Offset(value.offset),
             LeaderEpoch(value.leader_epoch),
             value.metadata,
-            value.commit_timestamp,
-            value.expire_timestamp,
+            Milliseconds(value.commit_timestamp),
+            Milliseconds(value.expire_timestamp),
         )
         if producer_id < 0:
             self.offsets.put(key.group, at, committed, record.offset)

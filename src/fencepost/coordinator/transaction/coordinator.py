@@ -84,7 +84,7 @@ class TransactionCoordinator:
     def init_producer_id(
         self,
         transactional_id: str | None,
-        timeout_ms: int,
+        timeout_ms: Milliseconds,
         producer_id: ProducerId = NO_PRODUCER.producer_id,
         producer_epoch: Epoch = NO_PRODUCER.producer_epoch,
         enable_2pc: bool = False,
@@ -353,7 +353,7 @@ class TransactionCoordinator:
     def _expire(self, now: Milliseconds) -> Work[None]:
         def is_due(transaction: TransactionMetadata) -> bool:
             kept_ms = self.settings.id_expiration_ms + self._jumped(transaction.last_update_timestamp)
-            return is_expired(transaction, kept_ms, now)
+            return is_expired(transaction, Milliseconds(kept_ms), now)
 
         self.metrics.expired += yield from self._shards.expire(is_due, now)
 

@@ -11,7 +11,7 @@ from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.protocol.types import Milliseconds
 
 
-def is_expired(transaction: TransactionMetadata, expiration_ms: int, now: Milliseconds) -> bool:
+def is_expired(transaction: TransactionMetadata, expiration_ms: Milliseconds, now: Milliseconds) -> bool:
     """Nothing open, nothing pending, and not touched for long enough."""
     return (
         transaction.state in IDLE

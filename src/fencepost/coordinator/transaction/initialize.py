@@ -245,7 +245,7 @@ LONGEST_ID: Final = 32_767
 def check(
     expected: ProducerIdAndEpoch,
     transactional_id: str | None,
-    timeout_ms: int,
+    timeout_ms: Milliseconds,
     enable_2pc: bool,
     keep_prepared: bool,
     settings: TransactionSettings,

@@ -51,7 +51,7 @@ class Filters(NamedTuple):
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()
     #: Only transactions that started longer ago than this.
-    duration_ms: int = -1
+    duration_ms: Milliseconds = Milliseconds(-1)
     #: A regular expression (RE2's) for the whole transactional id.
     pattern: str = ""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fencepost.protocol.types import Milliseconds
+
 
 def _newest() -> int:
     return 2
@@ -15,11 +17,11 @@ class TransactionSettings:
     """Times in milliseconds."""
 
     #: transaction.max.timeout.ms
-    max_timeout_ms: int = 900_000
+    max_timeout_ms: Milliseconds = Milliseconds(900_000)
     #: transactional.id.expiration.ms
-    id_expiration_ms: int = 604_800_000
+    id_expiration_ms: Milliseconds = Milliseconds(604_800_000)
     #: transaction.remove.expired.transaction.cleanup.interval.ms
-    expiry_interval_ms: int = 3_600_000
+    expiry_interval_ms: Milliseconds = Milliseconds(3_600_000)
     #: transaction.state.log.num.partitions; must never change while there is state
     partitions: int = 50
     #: transaction.two.phase.commit.enable

@@ -32,8 +32,8 @@ class SegmentFacts(NamedTuple):
 
     base_offset: int
     size: int
-    largest_timestamp: int
-    first_timestamp: int
+    largest_timestamp: Milliseconds
+    first_timestamp: Milliseconds
     """Of its first batch; -1 if it is empty or nobody asks."""
     settled: bool
     """No entry of the commit log is written to it again after a crash."""
@@ -47,7 +47,7 @@ class Range(NamedTuple):
     """The pass ends before this offset, where a segment begins."""
     clean_bytes: int
     dirty_bytes: int
-    overdue_ms: int = 0
+    overdue_ms: Milliseconds = Milliseconds(0)
     """For how long a record has waited longer than max.compaction.lag.ms."""
 
     @property
@@ -91,7 +91,7 @@ def cleanable_range(
             upper_bound = segment.base_offset
             break
     first = min(first_dirty_offset, upper_bound)
-    clean = dirty = overdue = 0
+    clean, dirty, overdue = 0, 0, Milliseconds(0)
     for segment, following in pairwise(segments):
         if segment.base_offset >= upper_bound:
             break
@@ -100,7 +100,8 @@ def cleanable_range(
             continue
         dirty += segment.size
         if settings.max_compaction_lag_ms < LONG and segment.first_timestamp > 0:
-            overdue = max(overdue, now - settings.max_compaction_lag_ms - segment.first_timestamp)
+            lag = now - segment.first_timestamp
+            overdue = max(overdue, Milliseconds(lag - settings.max_compaction_lag_ms))
     return Range(first, upper_bound, clean, dirty, overdue)
 
 

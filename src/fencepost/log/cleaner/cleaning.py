@@ -28,7 +28,7 @@ from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import BatchHeader, crc_matches, read_header
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import Milliseconds, ProducerId
+from fencepost.protocol.types import NO_TIMESTAMP, Milliseconds, ProducerId
 
 #: Work of one step.  A batch counts one, a record one, and so do 2 KB: about 5 µs each.
 STEP: Final = 500
@@ -106,7 +106,9 @@ class Pass:
         swapping.discard(self._log.disk, self._log.directory)
         try:
             yield from self._map()
-            facts = [SegmentFacts(each.base_offset, each.size, -1, -1, True) for each in self._sources]
+            facts = [
+                SegmentFacts(each.base_offset, each.size, NO_TIMESTAMP, NO_TIMESTAMP, True) for each in self._sources
+            ]
             largest = self._log.settings.segment_bytes
             for first, behind in grouped(facts, self.end_offset, self._range.upper_bound, largest):
                 yield from self._replace(self._sources[first:behind], self._end_of(behind - 1))

@@ -137,7 +137,7 @@ class FirstDirtyOffsets:
             if (there := found[log]) is not None and id_of(there) == log and offset <= there.log_end_offset
         }
 
-    def note(self, at: Milliseconds, pause_ms: int, failed: Callable[[OSError], None]) -> None:
+    def note(self, at: Milliseconds, pause_ms: Milliseconds, failed: Callable[[OSError], None]) -> None:
         """Write down what has changed, at most once in `pause_ms`: to lose it costs only work.
 
         `at`: of a clock that is not set back.  `failed` is called where the disk does not take it, but not where it

@@ -110,9 +110,9 @@ def delete_horizon(header: BatchHeader) -> int | None:
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
-def new_horizon(now: Milliseconds, delete_retention_ms: int) -> int:
+def new_horizon(now: Milliseconds, delete_retention_ms: Milliseconds) -> Milliseconds:
     """The delete horizon of a batch that gets one now."""
-    return min(now + delete_retention_ms, LATEST_HORIZON)
+    return Milliseconds(min(now + delete_retention_ms, LATEST_HORIZON))
 
 
 def judge(

@@ -23,7 +23,7 @@ from fencepost.protocol.compression import Compression, TooLarge, compress_in_st
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_decoding import read_varint
 from fencepost.protocol.records import varint
-from fencepost.protocol.types import NO_TIMESTAMP, Buffer
+from fencepost.protocol.types import NO_TIMESTAMP, Buffer, Milliseconds
 
 _AT_ONCE: Final = 1000
 """Records that are copied in one step."""
@@ -95,7 +95,7 @@ def only_key(header: BatchHeader, batch: Buffer) -> bytes | None:
 
 
 def rewritten(
-    header: BatchHeader, body: bytes, kept: list[Span], new_horizon: int | None
+    header: BatchHeader, body: bytes, kept: list[Span], new_horizon: Milliseconds | None
 ) -> Generator[None, None, bytes]:
     """The batch with these of its records, which must not be none; in steps, since they may be very many.
 
@@ -121,7 +121,7 @@ def rewritten(
     records = b"".join((*whole, *parts))
     if header.attributes & 7:
         records = yield from compress_in_steps(header.compression, records)
-    newest = header.max_timestamp if header.is_log_append_time else header.base_timestamp + latest
+    newest = header.max_timestamp if header.is_log_append_time else Milliseconds(header.base_timestamp + latest)
     return with_records(
         header._replace(
             attributes=header.attributes | (0 if new_horizon is None else DELETE_HORIZON),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fencepost.log.cleaner.offset_map import ENTRY_BYTES
+from fencepost.protocol.types import Milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +13,7 @@ class CleanerSettings:
     """Times in milliseconds, sizes in bytes."""
 
     enable: bool = True
-    backoff_ms: int = 15_000
+    backoff_ms: Milliseconds = Milliseconds(15_000)
     """How long to wait before looking again when nothing was to be done."""
     dedupe_buffer_size: int = 128 * 1024 * 1024
     """Memory for the newest offsets of keys; a pass over more keys than that ends early, and another one follows."""
@@ -20,7 +21,7 @@ class CleanerSettings:
     """How full the dedupe buffer may get."""
     io_max_bytes_per_second: float = float("inf")
     """Read and written together."""
-    journal_interval_ms: int = 1_000
+    journal_interval_ms: Milliseconds = Milliseconds(1_000)
     """Ours: how often the coordinators' journals are looked at, which grow with every transaction."""
     unsettled_bytes: int = 4 * 1024 * 1024
     """Ours: so many bytes that wait for a checkpoint before they may be cleaned are worth one at once."""

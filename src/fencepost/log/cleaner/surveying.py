@@ -16,7 +16,7 @@ from fencepost.log.partition import Partition
 from fencepost.log.segment import Segment
 from fencepost.log.settings import LONG
 from fencepost.node_log import get_logger
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import NO_TIMESTAMP, Milliseconds
 
 logger = get_logger(__name__)
 
@@ -167,7 +167,7 @@ class Surveyor:
                 segment.base_offset,
                 segment.size,
                 segment.max_timestamp,
-                _first_timestamp(segment) if timed else -1,
+                _first_timestamp(segment) if timed else NO_TIMESTAMP,
                 self._storage.is_settled(partition, segment),
             )
             for segment in partition.segments
@@ -191,6 +191,6 @@ class Surveyor:
             self._storage.checkpoint_soon()
 
 
-def _first_timestamp(segment: Segment) -> int:
+def _first_timestamp(segment: Segment) -> Milliseconds:
     first = next(segment.headers_from(0), None)
-    return -1 if first is None else first[1].max_timestamp
+    return NO_TIMESTAMP if first is None else first[1].max_timestamp
