@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from fencepost.simulation import disk, reach, small_limits
 from fencepost.simulation.call_faults import Call, FaultyCalls
 from fencepost.simulation.cast import Stage
+from fencepost.simulation.changing_settings import ChangingSettings
 from fencepost.simulation.changing_topics import ChangingTopics
 from fencepost.simulation.crashes import ignore_power_cut
 from fencepost.simulation.happenings import happenings
@@ -111,12 +112,12 @@ class _Life:
         outcomes = self.outcomes = Outcomes(removed=world.removals.records, keys=shape.keys, sights=Sights(shape))
         asked = any(name.startswith("asker") for name in plan.clients)
         self._topics = ChangingTopics(world, is_fed=given.groups is not None, asked=asked)
+        self._settings = ChangingSettings(world, given.topic_settings, given.changes)
         stage = Stage(world, partial(Process, world), outcomes, given.load)
         producers = Producers(stage, plan.clients, given.level, given.topic_settings)
         self.groups = None if given.groups is None else Groups(world, given.groups, self._topics, outcomes)
         self.applications = None if given.applications is None else Applications(world, given.applications)
-        is_compacted = "compact" in given.topic_settings.get("cleanup.policy", "")
-        ordered = OrderedReaders(world, given.ordered, exact=not is_compacted) if given.ordered else None
+        ordered = OrderedReaders(world, given.ordered, exact=not shape.keys) if given.ordered else None
         there: list[Inhabitants | None] = [producers, self.applications, self.groups, ordered]
         self._inhabitants = [each for each in there if each is not None]
 
@@ -147,6 +148,7 @@ class _Life:
             if not self.faults:
                 for each in self._inhabitants:
                     self.faults += await each.judge()
+                self.faults += await self._settings.judge()
             await self.world.stop()
         except (Violation, AssertionError) as violation:
             self.faults.append(str(violation))
@@ -167,7 +169,7 @@ class _Life:
 
     async def _go_wrong(self) -> None:
         world, given = self.world, self._given
-        scene = Scene(world, self._topics, given.levels)
+        scene = Scene(world, self._topics, given.levels, self._settings)
         kinds = [trouble.name for trouble in given.troubles]
         async for name in happenings(world, self._plan.seconds, kinds, given.between):
             trouble = Trouble[name]

@@ -12,6 +12,7 @@ from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.records import decode_batch
 from fencepost.protocol.types import TopicPartition
+from fencepost.simulation.known_before import is_compacted
 
 
 class Membership(NamedTuple):
@@ -134,8 +135,8 @@ def read_truth(storage: Storage, topics: Sequence[str]) -> Truth:
         while (partition := storage.partition(topic, number)) is not None:
             at, number = TopicPartition(topic, number), number + 1
             starts[at], ends[at] = partition.log_start_offset, partition.high_watermark
-            is_compacted = "compact" in partition.settings.cleanup_policy
-            records[at] = _by_the_index(partition) if is_compacted else _by_markers(partition)
+            headers = [header for header, _ in partition.scan(partition.log_start_offset)]
+            records[at] = (_by_the_index if is_compacted(partition, headers) else _by_markers)(partition)
     return Truth(records, starts, ends)
 
 

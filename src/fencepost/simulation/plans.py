@@ -52,6 +52,16 @@ _RARE_FOR_TOPICS: Final[Mapping[str, Sequence[str]]] = {
     "message.timestamp.type": ("LogAppendTime",),
     "segment.ms": ("50", "300"),
 }
+#: What somebody may set them to, whatever else there is.
+_CHANGES: Final[Mapping[str, Sequence[str]]] = {
+    **_RARE_FOR_TOPICS,
+    "min.cleanable.dirty.ratio": ("0.0", "0.5"),
+    "min.compaction.lag.ms": ("0", "10"),
+}
+_POLICY: Final = "cleanup.policy"
+_LARGEST: Final = "max.message.bytes"
+#: Room for a batch of one record, compressed or not; several do not fit.
+_FOR_ONE: Final = ("250", "400")
 #: Of a request that is late, or comes when its sender has gone on.
 _LATE: Final = (RequestFault.HELD_BACK, RequestFault.LATE)
 
@@ -84,6 +94,8 @@ class Circumstances(NamedTuple):
     load: Load = Load()
     topic_settings: Mapping[str, str] = {}
     """Of the topics that producers write to."""
+    changes: Mapping[str, Sequence[str]] = {}
+    """Setting -> what somebody may set it to, of those topics."""
     groups: GroupsPlan | None = None
     applications: ApplicationsPlan | None = None
     troubles: Sequence[Trouble] = ()
@@ -145,10 +157,7 @@ def is_sound(plan: Plan) -> bool:
     ):
         return False
     timestamps = plan.circumstances.settings.get("log.message.timestamp.after.max.ms", HOUR_MS)
-    if (
-        "compact" in plan.circumstances.topic_settings.get("cleanup.policy", "")
-        and not plan.circumstances.load.shape.keys
-    ):
+    if "compact" in plan.circumstances.topic_settings.get(_POLICY, "") and not plan.circumstances.load.shape.keys:
         return False
     return timestamps != HOUR_MS or not any(kind(name) in _OF_THEIR_CLOCK for name in plan.clients)
 
@@ -204,6 +213,8 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
     given = _with_impatient_ones(given, Random(f"{seed}/impatient"), alone=alone)
     given = given._replace(limits=_told_apart(given))
     given = _shaped(given, Random(f"{seed}/records"), log["segment_bytes"])
+    if Trouble.SETTINGS_CHANGE in given.troubles:
+        given = given._replace(changes=_changes(given))
     return given._replace(ordered=0 if _loses(given) else Random(f"{seed}/commit order").choice((0, 0, 1, 2)))
 
 
@@ -247,8 +258,8 @@ def _shaped(given: Circumstances, chance: Random, segment_bytes: int) -> Circums
     if chance.random() < (0.5 if given.groups is None else 0.3):
         shape = shape._replace(keys=chance.choice((1, 2, 10)))
         topics |= {
-            "cleanup.policy": "compact,delete" if Trouble.RECORDS_DELETED in given.troubles else "compact",
-            "min.cleanable.dirty.ratio": chance.choice(("0", "0", "0.5")),
+            _POLICY: "compact,delete" if Trouble.RECORDS_DELETED in given.troubles else "compact",
+            "min.cleanable.dirty.ratio": chance.choice(("0.0", "0.0", "0.5")),
             "max.compaction.lag.ms": chance.choice(("20", "100", "500")),
             "min.compaction.lag.ms": chance.choice(("0", "0", "10")),
         }
@@ -256,14 +267,29 @@ def _shaped(given: Circumstances, chance: Random, segment_bytes: int) -> Circums
     if chance.random() < 0.25:
         largest = chance.choice([size for size in (1000, 2000, 10_000, 100_000) if size <= segment_bytes])
         shape = shape._replace(largest_batch=largest)
-        topics["max.message.bytes"] = str(largest)
+        topics[_LARGEST] = str(largest)
     return given._replace(topic_settings=topics, load=given.load._replace(shape=shape))
 
 
+def _changes(given: Circumstances) -> dict[str, Sequence[str]]:
+    """What takes no record from anybody who still wants it, and none that somebody sends as it is again and again."""
+    changes = dict(_CHANGES)
+    if given.load.shape.keys:
+        changes[_POLICY] = ("compact", "delete", "compact,delete")
+    if Trouble.RECORDS_DELETED in given.troubles:
+        changes["retention.bytes"] = ("3000", "30000")
+    if not (given.pipelined or given.windowed or given.askers or given.load.shape.largest_batch):
+        changes[_LARGEST] = _FOR_ONE
+    return changes
+
+
 def _troubles(chance: Random, seed: int, *, groups: bool, askers: int) -> list[Trouble]:
-    drawn: list[Trouble] = [kind for kind in Trouble if kind is not Trouble.READS_ARE_WRONG and chance.random() < 0.2]
+    later = (Trouble.READS_ARE_WRONG, Trouble.SETTINGS_CHANGE)
+    drawn: list[Trouble] = [kind for kind in Trouble if kind not in later and chance.random() < 0.2]
     if Random(f"{seed}/wrong reads").random() < 0.2:
         drawn.append(Trouble.READS_ARE_WRONG)
+    if Random(f"{seed}/settings change").random() < 0.3:
+        drawn.append(Trouble.SETTINGS_CHANGE)
     if not groups:
         drawn = [kind for kind in drawn if kind is not Trouble.TOPIC_GROWS]
     if not (groups or askers):

@@ -8,6 +8,7 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, Literal, NamedTuple
 
+from fencepost.simulation.changing_settings import ChangingSettings
 from fencepost.simulation.changing_topics import ChangingTopics
 from fencepost.simulation.crashes import finalize
 from fencepost.simulation.disk import PowerCut
@@ -40,6 +41,7 @@ class Trouble(Enum):
     TOPIC_MADE_ANEW = "a topic is made anew"
     TOPIC_GROWS = "a topic gets partitions"
     RECORDS_DELETED = "records are deleted"
+    SETTINGS_CHANGE = "settings of a topic change"
 
 
 #: Trouble that the election of a coordinator is not remembered over.
@@ -64,6 +66,7 @@ class Scene(NamedTuple):
     topics: ChangingTopics
     levels: Sequence[int]
     """Of transaction.version, that may be finalized."""
+    settings: ChangingSettings
 
 
 # The node
@@ -241,6 +244,10 @@ async def _records_deleted(scene: Scene, chance: Random) -> None:
     await scene.topics.delete_records(chance)
 
 
+async def _settings_change(scene: Scene, chance: Random) -> None:
+    await scene.settings.change(chance)
+
+
 TROUBLES: Final[Mapping[Trouble, Callable[[Scene, Random], Coroutine[Any, Any, None]]]] = {
     Trouble.KILLED: _killed,
     Trouble.POWER_LOST: _power_lost,
@@ -261,4 +268,5 @@ TROUBLES: Final[Mapping[Trouble, Callable[[Scene, Random], Coroutine[Any, Any, N
     Trouble.TOPIC_MADE_ANEW: _topic_made_anew,
     Trouble.TOPIC_GROWS: _topic_grows,
     Trouble.RECORDS_DELETED: _records_deleted,
+    Trouble.SETTINGS_CHANGE: _settings_change,
 }
