@@ -34,8 +34,11 @@ class Offsets:
     def deadline(self) -> Deadline:
         return Deadline(Runtime.real(), 60_000, "committing")
 
+    def begin(self, *_: object) -> None:
+        """Nothing can be sent at once."""
+
     async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata], *given: Any) -> None:
-        self.deadlines.append(given[-1])
+        self.deadlines.append(given[2])
         if self.waiting:
             await self.waiting.pop().wait()
         if self.refuses:
@@ -276,7 +279,7 @@ def test_what_was_reached_by_another_member_is_committed_in_its_name() -> None:
     async def main(_: VirtualLoop) -> None:
         scene, members = Scene(None), list[Any]()
 
-        async def commit(_: object, __: object, member: object, ___: object) -> None:
+        async def commit(_: object, __: object, member: object, *___: object) -> None:
             await asyncio.sleep(1)
             members.append(member)
 

@@ -10,7 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from fencepost.client.errors import BrokerError, ClientError, CommitFailedError, FencedInstanceIdError
+from fencepost.client.errors import (
+    BrokerError,
+    ClientError,
+    CommitFailedError,
+    FencedInstanceIdError,
+    UnsupportedByBrokerError,
+)
 from fencepost.client.group_offsets import GroupOffsets
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
@@ -211,3 +217,36 @@ def test_positions_that_an_open_transaction_may_change_are_waited_for(has_epochs
     scene.requests.ask, scene.has_epochs = ask, has_epochs
     assert asyncio.run(scene.offsets.committed([FIRST])) == {FIRST: OffsetAndMetadata(7)}
     assert [request.require_stable for request in asked] == [True, True]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.ILLEGAL_GENERATION])
+def test_what_is_sent_at_once_is_what_would_be_asked_for_and_is_judged_alike(error: ErrorCode) -> None:
+    """As everywhere, a topic that was made anew has nothing to be stored, which is no error."""
+    scene, sent = Scene(error, error), list[Any]()
+
+    def request(message: Any, version: int) -> asyncio.Future[Any]:
+        sent.append((message, version))
+        return asyncio.ensure_future(scene.ask(message))
+
+    ready = SimpleNamespace(version_of=lambda _, most, least: (most, least), request=request)
+    scene.requests.ready = lambda: ready
+
+    async def is_stored() -> bool:
+        answer = scene.offsets.begin(POSITIONS, IDS, WHO)
+        assert answer is not None
+        return scene.offsets.is_stored(await answer)
+
+    assert asyncio.run(is_stored()) == (scene.commit() is None) == (error is not ErrorCode.ILLEGAL_GENERATION)
+    assert sent == [(scene.asked[-1], (None, 0))]
+
+
+@pytest.mark.parametrize("is_reached", [False, True])
+def test_nothing_is_sent_at_once_where_nobody_is_reached_or_it_cannot_be_asked(is_reached: bool) -> None:
+    """Whoever asks in the usual way waits, or is told why."""
+
+    def refuse(*_: object) -> int:
+        raise UnsupportedByBrokerError("it does not serve that")
+
+    scene = Scene()
+    scene.requests.ready = lambda: SimpleNamespace(version_of=refuse) if is_reached else None
+    assert scene.offsets.begin(POSITIONS, IDS, WHO) is None

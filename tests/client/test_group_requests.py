@@ -64,24 +64,31 @@ class Coordinators:
     def __init__(self, *answers: Any) -> None:
         self.left = list(answers)
         self.asked: list[Any] = []
-        self.how: list[dict[str, Any]] = []
+        self.timeouts: list[int | None] = []
+        self.uses: list[Use] = []
         self.forgotten: list[tuple[int, str]] = []
+        self.is_ready = False
+        self._connection = SimpleNamespace(version_of=lambda *_: 9, request=lambda *given: self.call(*given))
 
     def deadline(self, *_: object) -> Patience:
         return Patience()
+
+    def ready_coordinator(self, _kind: int, _key: str, use: Use) -> SimpleNamespace | None:
+        self.uses.append(use)
+        return self._connection if self.is_ready else None
 
     async def coordinator(self, *_: object) -> int:
         return 1
 
     async def connection(self, *_: object) -> SimpleNamespace:
-        return SimpleNamespace(version_of=lambda *_: 9)
+        return self._connection
 
     def forget_coordinator(self, kind: int, key: str) -> None:
         self.forgotten.append((kind, key))
 
-    async def call(self, _: int, request: Any, **how: Any) -> Any:
+    async def call(self, request: Any, _version: int, timeout_ms: int | None) -> Any:
         self.asked.append(request)
-        self.how.append(how)
+        self.timeouts.append(timeout_ms)
         answer = self.left.pop(0)
         if isinstance(answer, BaseException):
             raise answer
@@ -154,8 +161,8 @@ def test_a_member_says_who_it_is_whatever_it_asks(instance: str | None) -> None:
     assert (join.group_id, join.member_id, join.group_instance_id) == ("g", "", instance)
     assert (join.session_timeout_ms, join.rebalance_timeout_ms) == (11_000, 12_000)
     # Others may be at work so long; whoever has no id is given one at once.
-    assert (cluster.how[0].get("timeout_ms"), cluster.how[0]["use"]) == (13_000 if instance else None, Use.JOIN)
-    assert (cluster.how[1]["timeout_ms"], cluster.how[1]["use"]) == (13_000, Use.JOIN)
+    assert cluster.timeouts[:2] == [13_000 if instance else None, 13_000]
+    assert cluster.uses[:2] == [Use.JOIN, Use.JOIN]
     who: dict[str, Any] = {"group_id": "g", "member_id": "member"}
     member: dict[str, Any] = {**who, "generation_id": 7, "group_instance_id": instance}
     expected: list[Any] = [

@@ -102,8 +102,11 @@ class Moving:
     def ready_connection(self, node: int) -> None:
         """None yet to any node."""
 
+    def ready_coordinator(self, *_: object) -> None:
+        """Nor to the one who coordinates."""
+
     async def connection(self, node: int, *_: object) -> Any:
-        def request(message: Any, version: int, timeout_ms: int) -> Awaitable[Any]:  # noqa: ARG001
+        def request(message: Any, version: int, timeout_ms: int | None) -> Awaitable[Any]:  # noqa: ARG001
             return self.call(node, message)
 
         return SimpleNamespace(version_of=lambda *_: 13, request=request)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import deque
 from collections.abc import Sequence
 from enum import IntEnum, auto
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from fencepost.client.addresses import addresses_of, told_by_a_broker
 from fencepost.client.authentication import Login
@@ -31,6 +30,7 @@ from fencepost.client.opening import open_connection
 from fencepost.client.outage import Outage
 from fencepost.client.security import Security
 from fencepost.client.settings import check_milliseconds, check_sendable, check_texts
+from fencepost.client.topic_view import TopicView
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     FindCoordinatorRequest,
@@ -60,18 +60,6 @@ class Use(IntEnum):
     GROUP = auto()
     JOIN = auto()
     """Answered when all members are there, which may take minutes."""
-
-
-class TopicView(NamedTuple):
-    """A topic as of the last metadata: who leads each partition (-1: nobody)."""
-
-    name: str
-    topic_id: uuid.UUID
-    leaders: dict[int, int]
-
-    @property
-    def partition_count(self) -> int:
-        return len(self.leaders)
 
 
 class Cluster:
@@ -141,11 +129,11 @@ class Cluster:
             raise ConnectionLostError(f"node {node_id} is not known")
         return await self._connect(address, use)
 
-    def ready_connection(self, node_id: int) -> Connection | None:
+    def ready_connection(self, node_id: int, use: Use = Use.DATA) -> Connection | None:
         """The connection to a node, if there is one already."""
         if not self.home.is_here:
             return None
-        task = self._connections.get((self.nodes.get(node_id, ("", 0)), Use.DATA))
+        task = self._connections.get((self.nodes.get(node_id, ("", 0)), use))
         return task.result() if task is not None and self._is_good(task) else None
 
     async def any_connection(self) -> Connection:
@@ -379,6 +367,11 @@ class Cluster:
         self.topics.pop(name, None)
 
     # Coordinators
+
+    def ready_coordinator(self, kind: int, key: str, use: Use) -> Connection | None:
+        """The connection to the node that coordinates it, if both are known."""
+        node = self._coordinators.get((kind, key))
+        return None if node is None else self.ready_connection(node, use)
 
     async def coordinator(self, kind: int, key: str, deadline: Deadline) -> int:
         """The node that coordinates a group or a transactional id."""

@@ -1,6 +1,8 @@
 """The positions of a consumer, and committing them for its group: when asked, and by itself.
 
 One request after the other, in the order of the calls: a commit that is sent again overtakes none that came later.
+One that nothing is in the way of is sent at once, and if all is well its answer ends it, which is the cheapest way
+there is; a task does all others, and takes this one over where it is not answered well, or in time.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from fencepost.client.positions import Positions
 from fencepost.client.seldom import Seldom
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import OffsetCommitResponse
 from fencepost.protocol.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -96,6 +99,10 @@ class Commits:
         self._sent: Sequence[_Commit] = ()
         """Those of the request that is under way."""
         self._work: asyncio.Task[None] | None = None
+        """Sends what is not sent at once."""
+        self._at_once: asyncio.Future[OffsetCommitResponse] | None = None
+        """The answer to what was."""
+        self._late: asyncio.TimerHandle | None = None
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
         """Store these, or the positions after everything that was handed out.  Raises as `Consumer.commit` does."""
@@ -104,15 +111,15 @@ class Commits:
             await self.settled()
             return
         try:
-            await commit.deadline.within(asyncio.wait([commit.done]))
+            if self._at_once is not None and commit in self._sent:
+                await commit.done  # which has an end in time
+            else:
+                await commit.deadline.within(commit.done)
         finally:
             if commit in self._waiting:
                 self._waiting.remove(commit)
-            elif commit.done.done():
+            elif commit.done.done() and not commit.done.cancelled():
                 commit.done.exception()  # whoever is cancelled does not ask
-            else:
-                commit.done.add_done_callback(lambda done: done.exception())
-        commit.done.result()
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None, callback: CommitCallback | None
@@ -149,10 +156,56 @@ class Commits:
             callback,
             self._fetcher.working,
         )
-        self._waiting.append(commit)
-        if self._work is None or self._work.done():
-            self._work = asyncio.get_running_loop().create_task(self._send_all(self._offsets))
+        if not (self._is_idle and self._sent_at_once(self._offsets, commit)):
+            self._waiting.append(commit)
+            if self._is_idle:
+                self._set_to_work(self._offsets)
         return commit
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._at_once is None and (self._work is None or self._work.done())
+
+    def _set_to_work(self, offsets: GroupOffsets, begun: asyncio.Future[OffsetCommitResponse] | None = None) -> None:
+        self._work = asyncio.get_running_loop().create_task(self._send_all(offsets, begun))
+
+    def _sent_at_once(self, offsets: GroupOffsets, commit: _Commit) -> bool:
+        answer = offsets.begin(commit.positions, commit.topic_ids, commit.member)
+        if answer is None:
+            return False
+        self._at_once, self._sent = answer, [commit]
+        answer.add_done_callback(self._answered_at_once)
+        if self._late is None:
+            self._watch(commit.deadline)
+        return True
+
+    def _answered_at_once(self, answer: asyncio.Future[OffsetCommitResponse]) -> None:
+        (commit,), offsets = self._sent, self._offsets
+        assert offsets is not None, "who has sent something has a group"
+        self._at_once = None
+        if answer.exception() is not None or not offsets.is_stored(answer.result()):
+            self._set_to_work(offsets, answer)
+            return
+        self._sent = ()
+        self._are_done(commit)
+        if self._waiting:
+            self._set_to_work(offsets)
+        commit.end(None)
+
+    def _watch(self, deadline: Deadline) -> None:
+        self._late = asyncio.get_running_loop().call_later(deadline.left, self._look_whether_late)
+
+    def _look_whether_late(self) -> None:
+        """One timer for many commits: mostly the one that it was set for has ended long ago."""
+        self._late = None
+        if self._at_once is None or self._offsets is None:
+            return
+        if (deadline := self._sent[0].deadline).left > 0:
+            self._watch(deadline)
+            return
+        begun, self._at_once = self._at_once, None
+        begun.remove_done_callback(self._answered_at_once)
+        self._set_to_work(self._offsets, begun)
 
     def _topic_ids(self, positions: Committed) -> dict[TopicPartition, uuid.UUID]:
         """The topics that they are of: where one was made anew they may be of two with the same name."""
@@ -161,12 +214,15 @@ class Commits:
         named = {at.topic: topic_id for at, topic_id in read.items()}
         return {at: read.get(at, named[at.topic]) for at in positions if at.topic in named}
 
-    async def _send_all(self, offsets: GroupOffsets) -> None:
-        """What waits goes in one request, as far as one may have it."""
-        while self._waiting:
-            self._sent = together = _for_one_request(self._waiting)
-            del self._waiting[: len(together)]
-            error = await self._send(offsets, together)
+    async def _send_all(self, offsets: GroupOffsets, begun: asyncio.Future[OffsetCommitResponse] | None) -> None:
+        """What waits goes in one request, as far as one may have it.  `begun`: first, what was sent at once."""
+        while begun is not None or self._waiting:
+            if begun is None:
+                self._sent = _for_one_request(self._waiting)
+                del self._waiting[: len(self._sent)]
+            together = self._sent
+            error = await self._send(offsets, together, begun)
+            begun = None
             if error is None or len(together) == 1 or isinstance(error, CommitFailedError | TimedOutError):
                 for each in together:
                     each.end(error)
@@ -175,14 +231,19 @@ class Commits:
                     each.end(await self._send(offsets, [each]))
             self._sent = ()
 
-    async def _send(self, offsets: GroupOffsets, commits: Sequence[_Commit]) -> Exception | None:
+    async def _send(
+        self,
+        offsets: GroupOffsets,
+        commits: Sequence[_Commit],
+        begun: asyncio.Future[OffsetCommitResponse] | None = None,
+    ) -> Exception | None:
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
         topic_ids: dict[TopicPartition, uuid.UUID] = {}
         for each in commits:
             positions |= each.positions
             topic_ids |= each.topic_ids
         try:
-            await offsets.commit(positions, topic_ids, commits[-1].member, commits[-1].deadline)
+            await offsets.commit(positions, topic_ids, commits[-1].member, commits[-1].deadline, begun)
         except Exception as error:
             return error
         for each in commits:
@@ -197,13 +258,22 @@ class Commits:
 
     async def settled(self) -> None:
         """Wait until no commit is under way or waits for its turn."""
-        while self._work is not None and not self._work.done():
-            await asyncio.wait([self._work])
+        while not self._is_idle:
+            under_way = self._at_once or self._work
+            assert under_way is not None, "idle is who has neither"
+            await asyncio.wait([under_way])
+            await asyncio.sleep(0)  # who is told of its end, and commits again, does so before
 
     def close(self) -> None:
         """End what is still under way; whoever waits for it is told."""
         if self._work is not None:
             self._work.cancel()
+        if self._at_once is not None:
+            self._at_once.remove_done_callback(self._answered_at_once)
+            self._at_once.cancel()
+            self._at_once = None
+        if self._late is not None:
+            self._late.cancel()
         left, self._waiting = [*self._sent, *self._waiting], []
         for each in left:
             if not each.done.done():

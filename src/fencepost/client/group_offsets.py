@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fencepost.client.deadline import Deadline
-from fencepost.client.errors import BrokerError, CommitFailedError
+from fencepost.client.errors import BrokerError, ClientError, CommitFailedError
 from fencepost.client.group_requests import MOVED
 from fencepost.client.membership import Membership
 from fencepost.client.transactional_id import ConsumerGroupMetadata, OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
+from fencepost.protocol.messages import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest
 from fencepost.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from fencepost.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -100,32 +101,62 @@ class GroupOffsets:
         topic_ids: Mapping[TopicPartition, uuid.UUID],
         member: ConsumerGroupMetadata | None = None,
         deadline: Deadline | None = None,
+        begun: asyncio.Future[OffsetCommitResponse] | None = None,
     ) -> None:
         """Store positions in the name of `member`, which we were when they were reached (None: as we are now).
 
         `topic_ids`: of the topics that they are of; of one that was made anew since then none is stored.
+        `begun`: what `begin` gave for the same.
 
         Raises CommitFailedError if we are no longer in the group, FencedInstanceIdError, BrokerError.
         """
         who, deadline = member or self._member.metadata(), deadline or self.deadline()
         topics = _topics_of(offsets, topic_ids)
-        most = None if all(topic.topic_id.int for topic in topics) else _NAMES_TOPICS_UNTIL
-        least = _WITH_EPOCH if self._member.has_epochs else 0
+        most, least = self._versions(topics)
         while True:
-            request = OffsetCommitRequest(
-                group_id=self._requests.group_id,
-                generation_id_or_member_epoch=who.generation_id,
-                member_id=who.member_id,
-                group_instance_id=who.group_instance_id,
-                topics=topics,
-            )
-            answer = await self._requests.ask(request, deadline, most=most, least=least)
-            errors = [ErrorCode(part.error_code) for topic in answer.topics for part in topic.partitions]
-            error = next((error for error in errors if error and error is not ErrorCode.UNKNOWN_TOPIC_ID), None)
-            if error is None:
+            request = self._request(topics, who)
+            answer = await self._requests.ask(request, deadline, most=most, least=least, begun=begun)
+            begun = None
+            error = _error_of(answer)
+            if not error:
                 return
             who = self._to_try_again_as(who, error)
             await deadline.pause(error.name)
+
+    def begin(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[TopicPartition, uuid.UUID],
+        member: ConsumerGroupMetadata,
+    ) -> asyncio.Future[OffsetCommitResponse] | None:
+        """Send it now; None where that is not possible, as while the coordinator is looked for: `commit` does it."""
+        if (connection := self._requests.ready()) is None:
+            return None
+        topics = _topics_of(offsets, topic_ids)
+        try:
+            version = connection.version_of(OffsetCommitRequest, *self._versions(topics))
+            return connection.request(self._request(topics, member), version)
+        except ClientError:
+            return None  # `commit` raises it
+
+    @staticmethod
+    def is_stored(answer: OffsetCommitResponse) -> bool:
+        """Whether it says that everything is stored that is to be."""
+        return not _error_of(answer)
+
+    def _versions(self, topics: Sequence[OffsetCommitRequestTopic]) -> tuple[int | None, int]:
+        """The newest and the least version of OffsetCommit that these may be sent by."""
+        most = None if all(topic.topic_id.int for topic in topics) else _NAMES_TOPICS_UNTIL
+        return most, _WITH_EPOCH if self._member.has_epochs else 0
+
+    def _request(self, topics: list[OffsetCommitRequestTopic], who: ConsumerGroupMetadata) -> OffsetCommitRequest:
+        return OffsetCommitRequest(
+            group_id=self._requests.group_id,
+            generation_id_or_member_epoch=who.generation_id,
+            member_id=who.member_id,
+            group_instance_id=who.group_instance_id,
+            topics=topics,
+        )
 
     def _to_try_again_as(self, who: ConsumerGroupMetadata, error: ErrorCode) -> ConsumerGroupMetadata:
         """In whose name what `who` could not commit is to be tried again.  Raises what `commit` raises if it is not."""
@@ -152,6 +183,15 @@ class GroupOffsets:
             f"group {self._requests.group_id!r} has been rebalanced ({error.name}): the positions were not "
             f"taken, {what_next}"
         )
+
+
+def _error_of(answer: OffsetCommitResponse) -> ErrorCode:
+    """The first error that counts; NONE: none does."""
+    for topic in answer.topics:
+        for part in topic.partitions:
+            if part.error_code and part.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                return ErrorCode(part.error_code)
+    return ErrorCode.NONE
 
 
 def _topics_of(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from fencepost.client.cluster import Cluster, Deadline, Use
+from fencepost.client.connection import Connection
 from fencepost.client.errors import ConnectionLostError, UnreachableError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.find_coordinator import GROUP
@@ -27,6 +28,10 @@ class GroupRequests:
         """What is known of it has proved wrong."""
         self.cluster.forget_coordinator(GROUP, self.group_id)
 
+    def ready(self, use: Use = Use.GROUP) -> Connection | None:
+        """The connection to the group's coordinator, where both are known."""
+        return self.cluster.ready_coordinator(GROUP, self.group_id, use)
+
     async def ask(
         self,
         request: Any,
@@ -38,23 +43,28 @@ class GroupRequests:
         timeout_ms: int | None = None,
         use: Use = Use.GROUP,
         prompt_since: int | None = None,
+        begun: Awaitable[Any] | None = None,
     ) -> Any:
         """Ask the group's coordinator, again while it moves; `again`: what to ask the next times (None: the same).
 
         It may take its time until the deadline, as for a rebalance that waits for others.  Raises TimedOutError then,
         and where `max_block_ms` have passed besides without an answer.  `prompt_since`: from this version on it is
-        answered at once, and `timeout_ms` is not for that.
+        answered at once, and `timeout_ms` is not for that.  `begun`: the first time it was asked already, with this
+        answer.
         """
         reached_by = deadline.at_most(self.cluster.patience_ms)
         while True:
             try:
-                node = await self.cluster.coordinator(GROUP, self.group_id, reached_by)
-                connection = await reached_by.within(self.cluster.connection(node, use))
-                is_prompt = (
-                    prompt_since is not None and connection.version_of(type(request), most, least) >= prompt_since
-                )
-                waits = None if is_prompt else timeout_ms
-                call = self.cluster.call(node, request, most=most, least=least, timeout_ms=waits, use=use)
+                if begun is not None:
+                    (call, begun), is_prompt = (begun, None), False
+                else:
+                    connection = self.ready(use)
+                    if connection is None:
+                        node = await self.cluster.coordinator(GROUP, self.group_id, reached_by)
+                        connection = await reached_by.within(self.cluster.connection(node, use))
+                    version = connection.version_of(type(request), most, least)
+                    is_prompt = prompt_since is not None and version >= prompt_since
+                    call = connection.request(request, version, None if is_prompt else timeout_ms)
                 with self._noted(use):
                     if is_prompt:
                         answer = await reached_by.within(call)
