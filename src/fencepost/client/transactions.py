@@ -217,7 +217,8 @@ class Transactions:
                     await self._id.add_offsets(self._producer_id_and_epoch, group.group_id)
                 await self._id.commit_offsets(self._producer_id_and_epoch, group, offsets, self._tv2)
             except ClientError as error:
-                self.fail(error, fatal=not isinstance(error, (TransactionAbortableError, *MAY_PASS)))
+                of_group = getattr(error, "code", None) == ErrorCode.GROUP_AUTHORIZATION_FAILED  # as its lookup says
+                self.fail(error, fatal=not (of_group or isinstance(error, (TransactionAbortableError, *MAY_PASS))))
                 await self.raise_error()
             except asyncio.CancelledError:
                 interrupted = "send_offsets_to_transaction() was interrupted, and the positions may be in it or not"
