@@ -31,6 +31,7 @@ CONSUMER_ANSWERS: dict[str, Callable[[Consumer], Any]] = {
     "partitions_for_topic": lambda reader: reader.partitions_for_topic("t"),
     "seek_to_beginning": lambda reader: reader.seek_to_beginning(),
     "seek_to_end": lambda reader: reader.seek_to_end(),
+    "lag": lambda reader: reader.lag([]),
 }
 
 
@@ -58,8 +59,9 @@ def test_a_listener_may_ask_the_consumer_that_is_being_closed() -> None:
     told: list[Any] = []
 
     class Asking(RebalanceListener):
-        def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
             told.extend([reader.assignment() == partitions, reader.subscription(), reader.paused()])
+            told.extend([await reader.lag([]), len(await reader.lag())])
             told.extend([reader.position(AT), reader.group_metadata().group_id, len(reader.next_offsets())])
 
     async def scenario(world: World) -> None:
@@ -69,7 +71,7 @@ def test_a_listener_may_ask_the_consumer_that_is_being_closed() -> None:
         while not reader.assignment():
             await reader.poll(100)
         await reader.close()
-        assert told == [True, ["t"], [], 0, "group", 2]
+        assert told == [True, ["t"], [], {}, 2, 0, "group", 2]
 
     simulate(scenario)
 

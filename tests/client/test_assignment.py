@@ -126,6 +126,25 @@ def test_where_to_begin_without_a_position_is_said_for_once(how: dict[str, Any])
 
 
 @pytest.mark.parametrize("group_id", [None, "g"])
+def test_what_is_assigned_is_the_assignment_before_it_is_read(group_id: str | None) -> None:
+    """As the Java client has it."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0"])
+        async with member(world, "reader", group_id=group_id) as reader:
+            await reader.unsubscribe()
+            for assigned in (PARTITIONS, [FIRST]):
+                reader.assign([*reversed(assigned), FIRST])
+                assert reader.assignment() == assigned
+                await reader.poll(100)
+                assert reader.assignment() == assigned
+            await reader.unsubscribe()
+            assert reader.assignment() == []
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
 def test_position_of_what_is_not_read_yet_is_where_reading_is_to_begin(group_id: str | None) -> None:
     """Before the first poll too: a loop that reads to an end asks for it first."""
 

@@ -62,6 +62,21 @@ def test_a_callback_that_fails_where_there_is_nothing_to_store_is_only_said_in_t
     assert caplog.messages == ["a callback of commit_async() failed"]
 
 
+def test_callbacks_that_fail_are_said_in_the_log_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene = Scene(None)
+        for number in range(7):
+            scene.commits.commit_async({AT: number}, lambda *_: 1 // 0)
+            await asyncio.sleep(10.1)
+        assert scene.stored == list(range(7))
+
+    run(main)
+    assert caplog.messages == [
+        "a callback of commit_async() failed",
+        "a callback of commit_async() failed (and 5 times since this was last said)",
+    ]
+
+
 def test_that_it_cannot_commit_by_itself_for_now_is_said_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -132,11 +132,8 @@ class Assignment:
 
     def is_not_read_yet(self, at: TopicPartition) -> bool:
         """Whether this partition is assigned, and reading of it has not begun."""
-        return (
-            at in self._leaderless
-            or at in (self._to_follow or ())
-            or (not self.is_started and at in (self._assigned or ()))
-        )
+        not_begun = () if self.is_started else self._assigned or ()
+        return at in self._leaderless or at in (self._to_follow or ()) or at in not_begun
 
     def these_or_all(self, partitions: Iterable[TopicPartition] | None) -> Iterable[TopicPartition]:
         """These, or (None) all that are assigned, also where reading has not begun; MisuseError if none ever were."""
@@ -146,6 +143,10 @@ class Assignment:
         if waiting is None and not self.is_started and not self._fetcher.followed:
             raise MisuseError("nothing is assigned to this consumer yet: poll() first, or assign() partitions")
         return sorted({*self._fetcher.followed, *self._leaderless, *(waiting or ())})
+
+    def assigned(self) -> list[TopicPartition]:
+        """What is read, or what `assign` said is to be and is not begun; sorted."""
+        return sorted(self._fetcher.followed if self._assigned is None or self.is_started else {*self._assigned})
 
     def position(self, at: TopicPartition) -> int:
         """Offset of the next record, also where it was said and is not read yet.  Raises MisuseError as `followed`."""

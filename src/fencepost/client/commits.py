@@ -42,6 +42,20 @@ CommitCallback: TypeAlias = Callable[[Committed, Exception | None], object]
 """Is told what was to be stored, and why it was not, None if it was."""
 
 
+class _Callbacks:
+    """Calls callbacks; what they raise is nobody's, and is said in the log, at most once a minute."""
+
+    def __init__(self) -> None:
+        self._failed = Seldom()
+
+    def tell(self, callback: CommitCallback, positions: Committed, error: Exception | None) -> None:
+        try:
+            callback(positions, error)
+        except RAISED_BY_USER:
+            if (end := self._failed.due(asyncio.get_running_loop().time())) is not None:
+                logger.exception("a callback of commit_async() failed%s", end)
+
+
 class _Commit:
     """Positions that are to be stored, in the name of whoever called."""
 
@@ -52,6 +66,7 @@ class _Commit:
         member: ConsumerGroupMetadata,
         deadline: Deadline,
         callback: CommitCallback | None,
+        callbacks: _Callbacks,
         working: Working,
     ) -> None:
         self.positions = positions
@@ -61,12 +76,12 @@ class _Commit:
         self.member = member
         self.deadline = deadline
         self.done: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
-        self._callback = callback
+        self._callback, self._callbacks = callback, callbacks
 
     def end(self, error: Exception | None) -> None:
         """End it: it is stored, or `error` says why not."""
         if self._callback is not None:
-            _tell(self._callback, self.positions, error)
+            self._callbacks.tell(self._callback, self.positions, error)
         if self.done.done():
             return
         if error is None:
@@ -94,6 +109,7 @@ class Commits:
         self._by_itself: asyncio.Future[Committed] | None = None
         """The last that was begun by itself."""
         self._not_committed = Seldom()
+        self._callbacks = _Callbacks()
         self._waiting: list[_Commit] = []
         """In the order of the calls."""
         self._sent: Sequence[_Commit] = ()
@@ -131,7 +147,7 @@ class Commits:
         nothing: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
         nothing.set_result({})
         if callback is not None:
-            _tell(callback, {}, None)
+            self._callbacks.tell(callback, {}, None)
         return nothing
 
     def _begin(
@@ -154,6 +170,7 @@ class Commits:
             self._group.metadata(),
             self._offsets.deadline(),
             callback,
+            self._callbacks,
             self._fetcher.working,
         )
         if not (self._is_idle and self._sent_at_once(self._offsets, commit)):
@@ -342,13 +359,6 @@ class Commits:
                 # There is nothing to keep positions of, and who waited for that would give up nothing any more.
                 logger.warning("before a rebalance %s", error)
         await self.settled()
-
-
-def _tell(callback: CommitCallback, positions: Committed, error: Exception | None) -> None:
-    try:
-        callback(positions, error)
-    except RAISED_BY_USER:
-        logger.exception("a callback of commit_async() failed")
 
 
 def _for_one_request(commits: Sequence[_Commit]) -> list[_Commit]:

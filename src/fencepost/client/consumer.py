@@ -225,9 +225,8 @@ class Consumer:
         return await partitions_as_of_now(self._cluster, topic)
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are being read, sorted."""
-        self._check_open(while_closing=True)
-        return sorted(self._fetcher.followed)
+        """The partitions that are being read, sorted; behind `assign`, before the next poll, those that it named."""
+        return self._share.assigned()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this is in the group, for `send_offsets_to_transaction`.  Raises MisuseError without a group_id."""
@@ -359,8 +358,8 @@ class Consumer:
         Offsets of control records and of aborted ones count.  Partitions that nobody leads now are left out.  Raises
         MisuseError for one that is not being read.
         """
-        self._check_open()
-        asked = self.assignment() if partitions is None else partitions
+        self._check_open(while_closing=True)
+        asked = list(self._fetcher.followed) if partitions is None else partitions
         return await self._places.lag({place(at): self.position(at) for at in asked})
 
     def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
