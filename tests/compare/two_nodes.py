@@ -56,6 +56,11 @@ class Fencepost:
         line = self._process.stdout.readline()
         assert self.bootstrap in line, f"Fencepost did not start: {line!r} {self._log.read_text()[-2000:]}"
 
+    @property
+    def process_id(self) -> int:
+        assert self._process is not None, "the node runs"
+        return self._process.pid
+
     def end(self, how: signal.Signals) -> None:
         """SIGTERM stops it in order, SIGKILL does not."""
         if self._process is not None:
