@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,7 +24,11 @@ from fencepost.simulation.world import SETTINGS
 
 DATA = Path("/data")
 MINE = DATA / "somebody-0"
-OPTIONS = {"metadata": {"rebuild_metadata": True}, "commit log": {"recover_from_segments": True}}
+OPTIONS = {
+    "metadata": {"rebuild_metadata": True},
+    "commit log": {"recover_from_segments": True},
+    "both": {"rebuild_metadata": True, "recover_from_segments": True},
+}
 
 
 class SteppedStore(MemoryMetadataStore):
@@ -86,14 +90,15 @@ class Directory:
             self.disk.sync_directory(directory)
 
     def damage(self, what: str) -> None:
-        if what == "metadata":
+        if what != "commit log":
             self.store.lose()
+        if what == "metadata":
             return
-        (name,) = [each for each in self.disk.list(DATA / "commit-log") if each.endswith(".log")]
+        name = next(each for each in self.disk.list(DATA / "commit-log") if each.endswith(".log"))
         file = self.disk.open(DATA / "commit-log" / name)
         whole = file.pread(file.size(), 0)
-        at = Random(self._seed).randrange(40, len(whole.rstrip(b"\0")) * 2 // 3)
-        file.pwrite(bytes([whole[at] ^ 0x40]), at)
+        at = Random(self._seed).randrange(40, max(len(whole.rstrip(b"\0")) * 2 // 3, 41))
+        file.pwrite(bytes([whole[at] ^ 0x40 if at < len(whole) else 0x40]), at)
 
     async def start_cut_off(self, options: Mapping[str, bool], step: int, how: str) -> bool:
         """Whether the node ended before it was ready and had rested."""
@@ -129,6 +134,19 @@ def records_of(broker: Broker) -> dict[tuple[str, int], list[bytes | None]]:
     return {(each.topic, each.index): values_of(each) for each in partitions if not each.topic.startswith("__")}
 
 
+async def has_everything(directory: Directory, tries: Sequence[Mapping[str, bool]]) -> None:
+    """With the first options that start, and then without any; who is refused before is told what to do."""
+    broker, refused = await directory.start_again(*tries)
+    for _ in range(2):
+        assert records_of(broker) == directory.acknowledged
+        assert directory.disk.bytes_at(MINE / "x.txt") == b"mine"
+        await broker.stop()
+        broker = await directory.broker({}).start()
+    await broker.stop()
+    for said in refused:
+        assert "start again without" in said or "start once with --re" in said
+
+
 #: What is damaged, whether the node was killed before, and how the repair ends.  What only the damaged commit log has
 #: on the disk, a power loss takes, whether a repair was begun or not.
 CASES = [
@@ -137,6 +155,8 @@ CASES = [
     ("metadata", False, "power loss"),
     ("commit log", True, "kill"),
     ("commit log", False, "kill"),
+    ("both", True, "kill"),
+    ("both", False, "power loss"),
 ]
 
 
@@ -153,19 +173,51 @@ def test_a_repair_that_ends_at_any_step_is_done_by_the_next_start(
         await directory.use(killed=killed)
         directory.damage(what)
         was_cut = await directory.start_cut_off(option, step, how)
-        tries = (option, {}) if again == "with the option" else ({}, option)
-        broker, refused = await directory.start_again(*tries)
-        for _ in range(2):
-            assert records_of(broker) == directory.acknowledged, f"cut at step {step}"
-            assert directory.disk.bytes_at(MINE / "x.txt") == b"mine"
-            await broker.stop()
-            broker = await directory.broker({}).start()
-        await broker.stop()
-        for said in refused:
-            assert "start again without" in said or "start once with --re" in said
+        tries = [option, OPTIONS["commit log"], {}] if again == "with the option" else [{}, *OPTIONS.values()]
+        await has_everything(directory, tries)
         return was_cut
 
     step = 1
     while run(lambda loop, step=step: cut_at(step, loop)):  # type: ignore[misc]
         step += 3
     assert step > 30
+
+
+@pytest.mark.parametrize(("first", "then"), [("metadata", "commit log"), ("commit log", "metadata")])
+@pytest.mark.parametrize("killed", [True, False])
+def test_what_is_damaged_while_another_repair_has_not_ended_is_repaired_with_both_options(
+    first: str, then: str, killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_files(monkeypatch)
+
+    async def cut_at(step: int, loop: VirtualLoop) -> bool:
+        directory = Directory(loop, step)
+        await directory.use(killed=killed)
+        directory.damage(first)
+        was_cut = await directory.start_cut_off(OPTIONS[first], step, "kill")
+        directory.damage(then)
+        await has_everything(directory, [OPTIONS["both"], OPTIONS["commit log"], OPTIONS["metadata"], {}])
+        return was_cut
+
+    step = 1
+    while run(lambda loop, step=step: cut_at(step, loop)):  # type: ignore[misc]
+        step += 3
+    assert step > 30
+
+
+@pytest.mark.parametrize("damaged", ["commit log", "both"])
+@pytest.mark.parametrize("seed", range(8))
+def test_after_a_power_loss_segments_say_whose_they_are_where_the_commit_log_does_not(
+    damaged: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What only a damaged commit log knows is lost: the ids of topics must not be among it once records are."""
+    small_files(monkeypatch)
+
+    async def main(loop: VirtualLoop) -> None:
+        directory = Directory(loop, seed)
+        await directory.use(killed=False)
+        directory.disk.power_loss()
+        directory.damage(damaged)
+        await has_everything(directory, [OPTIONS[damaged]])
+
+    run(main)

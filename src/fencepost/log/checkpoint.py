@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import NamedTuple
 
+from fencepost.log.checkpoint_files import PARTITION_METADATA
 from fencepost.log.commit_log_entries import NamedFile
 from fencepost.log.damage import FileDamaged
 from fencepost.log.disk import Disk, File, NothingLeft, closed_on_failure
@@ -55,11 +56,11 @@ def write_down(disk: Disk, partition: Partition) -> None:
 class Checkpoint:
     """Some partitions, each at one moment: what is written down of them counts when `files` are synced.
 
-    `told`: why some could not be written by earlier ones, which is said once.
+    `told`: why some could not be written by earlier ones, which is said once.  `identified`: those whose id is synced.
     """
 
-    def __init__(self, disk: Disk, told: MutableMapping[Partition, str]) -> None:
-        self._disk, self._told = disk, told
+    def __init__(self, disk: Disk, told: MutableMapping[Partition, str], identified: Container[Partition] = ()) -> None:
+        self._disk, self._told, self._identified = disk, told, identified
         self._opened: list[File] = []
         self.files: list[File] = []
         """What must be synced."""
@@ -79,6 +80,9 @@ class Checkpoint:
         opened: list[File] = []
         try:
             self.add_directory(partition.directory)
+            if partition not in self._identified:
+                # Behind this nothing else may say whose the records are: not the commit log, once it is damaged.
+                opened += self._identity(partition)
             for segment in segments:
                 opened += segment.write_indexes()
                 # Of what is before the log nothing else says who is known, if the newest one is not to be used.
@@ -107,6 +111,11 @@ class Checkpoint:
         self.files += opened
         newest = segments[-1]
         self.places[partition] = Place(newest.number, newest.size, end)
+
+    def _identity(self, partition: Partition) -> Iterator[File]:
+        path = partition.directory / PARTITION_METADATA
+        if self._disk.exists(path):
+            yield self._disk.open(path)
 
     def close(self) -> None:
         for file in self._opened:

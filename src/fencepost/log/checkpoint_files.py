@@ -129,7 +129,7 @@ def index_of(directory: Path) -> int | None:
 def write_partition_metadata(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
     """`partition.metadata`: the topic id and, in a line that Apache Kafka does not read, the partition's number.
 
-    It can be made again from the metadata store, so it is not synced.
+    It is synced by the first checkpoint that has records of the partition: until then the commit log knows them.
     """
     file = disk.open(directory / PARTITION_METADATA)
     try:

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from fencepost.log.agreement import agrees, named_segments
 from fencepost.log.checkpoint import Checkpoint, completed, named_file, pending_files
@@ -74,6 +74,8 @@ class Checkpoints:
         """What every generation must say of partitions that are not served."""
         self._told: MutableMapping[Partition, str] = WeakKeyDictionary()
         """Partitions that cannot be written down, and why."""
+        self._identified = WeakSet[Partition]()
+        """Partitions whose `partition.metadata` is synced."""
 
     # At start and stop
 
@@ -98,7 +100,7 @@ class Checkpoints:
         older = self._begin(generation)
         offsets: dict[Partition, int] = {}
         for few in self._everything():
-            checkpoint = Checkpoint(self._disk, self._told)
+            checkpoint = Checkpoint(self._disk, self._told, self._identified)
             try:
                 at_once(self._write_down(checkpoint, few, moved))
                 self._disk.sync_now(checkpoint.files)
@@ -187,7 +189,7 @@ class Checkpoints:
 
     async def _write_down_durably(self, few: Sequence[Partition], offsets: dict[Partition, int]) -> bool:
         """Write a few down and sync them; False if there was no room for them."""
-        checkpoint = Checkpoint(self._disk, self._told)
+        checkpoint = Checkpoint(self._disk, self._told, self._identified)
         # What it syncs must stay open.
         self._removals.hold()
         try:
@@ -262,6 +264,7 @@ class Checkpoints:
         for partition, place in checkpoint.places.items():
             if self._is_there(partition):
                 offsets[partition] = place.next_offset
+                self._identified.add(partition)
                 if partition not in checkpoint.named:
                     self._log.add_synced(*place)
 
