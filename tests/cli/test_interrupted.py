@@ -17,14 +17,14 @@ from fencepost.broker import running_broker
 from fencepost.client.blocking import Consumer, Producer
 from fencepost.protocol.types import TopicPartition
 
-#: Sends this process an interrupt while it looks for a module, and then is the command.
+#: Sends this process a signal while it looks for a module, and then is the command.
 INTERRUPTED = """
 import os, runpy, signal, sys
 
 class Interrupts:
     def find_spec(self, name, *_):
         if name == {module!r}:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.{signal})
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the tests run in the background
 sys.meta_path.insert(0, Interrupts())
@@ -37,14 +37,28 @@ AS = {
 }
 
 
-@pytest.mark.parametrize("begin", AS)
-@pytest.mark.parametrize(
-    "module", ["fencepost.cli", "argparse", "fencepost.cli.standard_output", "fencepost.cli.serve"]
-)
-def test_an_interrupt_while_modules_are_loaded_leaves_no_traceback(begin: str, module: str) -> None:
-    code = INTERRUPTED.format(module=module, begin=AS[begin])
+MODULES = ["fencepost.cli", "argparse", "fencepost.cli.standard_output", "fencepost.cli.serve"]
+
+
+def interrupted(begin: str, module: str, how: str) -> tuple[int, str, str]:
+    code = INTERRUPTED.format(module=module, begin=AS[begin], signal=how)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("begin", AS)
+@pytest.mark.parametrize("module", MODULES)
+def test_an_interrupt_while_modules_are_loaded_leaves_no_traceback(begin: str, module: str) -> None:
+    assert interrupted(begin, module, "SIGINT") == (130, "", "")
+
+
+@pytest.mark.parametrize("begin", AS)
+@pytest.mark.parametrize("module", MODULES)
+def test_a_node_that_is_told_to_stop_while_modules_are_loaded_has_stopped_cleanly(begin: str, module: str) -> None:
+    """A supervisor that stops what it has just started is not to take it for a failure."""
+    code, printed, told = interrupted(begin, module, "SIGTERM")
+    assert (code, printed) == (0, "")
+    assert told == "fencepost serve: told to stop before it had begun, and has touched nothing\n"
 
 
 TIDYING = """
