@@ -221,8 +221,22 @@ def test_many_rows_are_shuffled_as_few_batches() -> None:
     shuffled = list(Encoder("late", COUNTS)(iter([arrow(rows, ["partition", "key", "value"])])))
     found = [read_header(batch) for each in shuffled for batch in each.column("batch").to_pylist()]
     assert sum(header.record_count for header in found) == len(rows)
-    assert len(found) == 6
+    assert len(found) == 9
     assert max(header.size for header in found) <= BATCH_BYTES
+
+
+@pytest.mark.parametrize("row", [1000, 200_000], ids=["put together", "alone"])
+def test_what_is_encoded_leaves_before_all_of_a_large_arrow_batch_is(row: int) -> None:
+    """However large that one is: Spark may hand over 2 GiB, and records take some bytes more."""
+    count, partitions = 24_000_000 // row, 60
+    cells = [{"partition": n % partitions, "key": None, "value": b"v" * row} for n in range(count)]
+    rows = pa.RecordBatch.from_pylist(cells, schema=pa.schema([(name, ARROW[name]) for name in cells[0]]))
+    encoded = list(Encoder("wide", {"wide": partitions})(iter([rows])))
+    assert (
+        sum(read_header(batch).record_count for each in encoded for batch in each.column("batch").to_pylist()) == count
+    )
+    assert max(each.nbytes for each in encoded) < 2.6 * 1024 * 1024
+    assert len(encoded) < 24_000_000 // (2 * 1024 * 1024) + 2, "they leave one by one"
 
 
 @pytest.mark.parametrize("limit", [1_048_588, 100_000, 2000])

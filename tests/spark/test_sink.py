@@ -103,7 +103,9 @@ class Rows:
             cancelJobsWithTag=self.cancelled.append,
         )
         self.settings: dict[str, str] = {}
-        conf = SimpleNamespace(set=self.settings.__setitem__)
+        conf = SimpleNamespace(
+            set=self.settings.__setitem__, get=self.settings.get, unset=lambda name: self.settings.pop(name)
+        )
         self.sparkSession = SimpleNamespace(sparkContext=context, conf=conf)
         self.tasks: list[tuple[Task, bool]] = []
         """And whether they start together."""

@@ -21,8 +21,11 @@ from fencepost.spark.advice import for_a_pipeline
 from fencepost.spark.claims import Slots, Written, follows, slot_name
 from fencepost.spark.topic_lookups import look_up_anew
 
-BATCH_BYTES: Final = 640 * 1024
-"""The most of a record batch that has more than one record, before compression, where the topics take as much."""
+BATCH_BYTES: Final = 512 * 1024
+"""The most of a record batch that has more than one record, before compression, where the topics take as much.
+
+Java gives memory of its own, at once and cleared, to an array of more than half a MiB (if it has less than 2 GiB).
+"""
 _CLAIM_TIMEOUT_MS: Final = 1
 """Of a transaction that is never begun; more may be above the cluster's transaction.max.timeout.ms."""
 

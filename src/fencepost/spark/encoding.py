@@ -6,7 +6,7 @@ row alone, so that one that is computed again goes where it went before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, repeat
 from typing import Any, Final, NamedTuple
@@ -34,6 +34,9 @@ RECORD_GROWS: Final = 14
 """Bytes by which a record grows at most when batches are put together: its offset, time and length count anew."""
 _UNFINISHED: Final = 16 * 1024 * 1024
 """Bytes of batches that are not full, for all topic-partitions together."""
+
+_TOGETHER: Final = 2 * 1024 * 1024
+"""From so many bytes on record batches are handed on together; an Arrow batch takes 2 GiB."""
 
 Numbers = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -69,15 +72,14 @@ class Encoder:
         set_aside_what_is_loaded()
         building: dict[int, BatchBuilder] = {}
         for batch in batches:
-            full = fill(building, batch, targets_of(batch, self.topic, self.counts), self.batch_bytes)
-            leaving = [Leaving(target, True, building.pop(target)) for target in full]
-            if sum(builder.size for builder in building.values()) > _UNFINISHED:
-                leaving += _rest(building, self.batch_bytes)
-            if leaving:
-                yield _encoded(leaving)
-        leaving = _rest(building, self.batch_bytes)
-        if leaving:
-            yield _encoded(leaving)
+            yield from _encoded(self._leaving(building, batch))
+        yield from _encoded(_rest(building, self.batch_bytes))
+
+    def _leaving(self, building: dict[int, BatchBuilder], batch: pa.RecordBatch) -> Iterator[Leaving]:
+        for target in fill(building, batch, targets_of(batch, self.topic, self.counts), self.batch_bytes):
+            yield Leaving(target, True, building.pop(target))
+        if sum(builder.size for builder in building.values()) > _UNFINISHED:
+            yield from _rest(building, self.batch_bytes)
 
 
 def _rest(building: dict[int, BatchBuilder], batch_bytes: int) -> list[Leaving]:
@@ -87,10 +89,23 @@ def _rest(building: dict[int, BatchBuilder], batch_bytes: int) -> list[Leaving]:
     return found
 
 
-def _encoded(leaving: list[Leaving]) -> pa.RecordBatch:
+def _encoded(leaving: Iterable[Leaving]) -> Iterator[pa.RecordBatch]:
+    """As they come, some at a time."""
+    some, size = list[Leaving](), 0
+    for each in leaving:
+        some.append(each)
+        size += each.batch.size
+        if size > _TOGETHER:
+            yield _in_arrow(some)
+            some, size = [], 0
+    if some:
+        yield _in_arrow(some)
+
+
+def _in_arrow(leaving: list[Leaving]) -> pa.RecordBatch:
     """Their bytes are copied once."""
     ends = np.cumsum([0, *(each.batch.size for each in leaving)], dtype=np.int64)
-    assert ends[-1] < 2**31, "Spark hands fewer bytes over at a time"
+    assert ends[-1] < 2**31, "they are few enough for Arrow's numbers"
     data = pa.py_buffer(b"".join(part for each in leaving for part in each.batch.parts()))
     batches = pa.Array.from_buffers(pa.binary(), len(leaving), [None, pa.py_buffer(ends.astype(np.int32)), data])
     targets_, wholes = ([each[place] for each in leaving] for place in (0, 1))

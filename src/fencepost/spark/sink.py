@@ -32,6 +32,7 @@ from fencepost.spark.report import Report
 from fencepost.spark.running_query import query_named, query_of, stop_of
 from fencepost.spark.security import check_names, parse_security
 from fencepost.spark.session import refuse_connect
+from fencepost.spark.session_settings import little_at_once, notice_other_rows
 from fencepost.spark.task_failures import TaskFailed, first_failure
 
 if TYPE_CHECKING:
@@ -53,9 +54,6 @@ What a row has, and a message repeats, may look like one.
 """
 _SPECULATES: Final = "spark.speculation"
 _ALLOCATES: Final = "spark.dynamicAllocation.enabled"
-_CHECKSUMS: Final = tuple(
-    f"spark.sql.shuffle.orderIndependentChecksum.{name}" for name in ("enabled", "enableFullRetryOnMismatch")
-)
 _INTERRUPTED: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException"
 )
@@ -303,8 +301,9 @@ class _InThisThread:
         tag = f"fencepost-{id(self):x}-{'-'.join(map(str, plan.ticket.producer_id_and_epoch))}"
         try:
             barrier = _starts_together(self._rows.sparkSession, len(plan.slots))
-            _notice_other_rows(self._rows.sparkSession)
-            return [Written(*row) for row in _collected(routed.mapInArrow(task, RESULT, barrier=barrier), tag)]
+            notice_other_rows(self._rows.sparkSession)
+            with little_at_once(self._rows.sparkSession):
+                return [Written(*row) for row in _collected(routed.mapInArrow(task, RESULT, barrier=barrier), tag)]
         except Exception as error:
             if is_stopped():
                 raise WriteCancelled(f"{what} ({_INTERRUPTED})") from None
@@ -369,16 +368,6 @@ def _interrupt_in(error: BaseException, before: BaseException | None) -> BaseExc
             return found
         found = found.__context__
     return None
-
-
-def _notice_other_rows(spark: SparkSession) -> None:
-    """Have Spark compare checksums of what is computed again, since what was shuffled is lost, with what it was before.
-
-    Where it differs Spark tries all tasks that read it again, or fails the job: either way the batch is run again.
-    Else rows of tasks that are done come a second time, from others, or never.  It is Spark's default.
-    """
-    for name in _CHECKSUMS:
-        spark.conf.set(name, "true")
 
 
 def _never() -> bool:
