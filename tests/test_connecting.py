@@ -13,7 +13,7 @@ import pytest
 from tests.ports import free_port
 
 from fencepost.connecting import addresses_of, first_connected
-from fencepost.runtime import SocketNetwork
+from fencepost.runtime import SocketNetwork, begun
 
 
 @contextmanager
@@ -107,6 +107,25 @@ def test_who_is_cancelled_leaves_nothing_behind() -> None:
                 await first_connected([attempt, attempt])
         await asyncio.sleep(0)
         assert ended == ["ended"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("ends", ["is cancelled", "fails"])
+def test_a_connection_whose_beginning_is_cut_short_is_closed(ends: str) -> None:
+    async def begin(_: str) -> None:
+        await asyncio.sleep(1000 if ends == "is cancelled" else 0)
+        raise ConnectionError("this is nothing that we know")
+
+    async def scenario() -> None:
+        made = Made()
+        beginning = asyncio.ensure_future(begun(made, "protocol", begin))
+        await asyncio.sleep(0)
+        if ends == "is cancelled":
+            beginning.cancel()
+        with pytest.raises((asyncio.CancelledError, ConnectionError)):
+            await beginning
+        assert made.aborted
 
     asyncio.run(scenario())
 
