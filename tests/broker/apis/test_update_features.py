@@ -84,6 +84,16 @@ def test_there_are_three_kinds(client: Client, kind: int) -> None:
     assert update(client, 1, kind).error_code == ErrorCode.INVALID_UPDATE_VERSION
 
 
+@pytest.mark.parametrize("kind", [SAFE, UNSAFE])
+def test_what_is_called_a_downgrade_raises_no_level(client: Client, kind: int) -> None:
+    assert update(client, 1, SAFE).error_code == ErrorCode.NONE
+    before = finalized(client)
+    assert update(client, 2, kind).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert finalized(client) == before
+    assert update(client, 1, kind).error_code == ErrorCode.NONE, "it is there already"
+    assert update(client, 2, UPGRADE).error_code == ErrorCode.NONE
+
+
 def test_a_dry_run_changes_nothing(client: Client) -> None:
     before = finalized(client)
     assert update(client, 1, SAFE, dry=True).error_code == ErrorCode.NONE

@@ -317,3 +317,11 @@ def test_no_topic_is_to_have_more_partitions_than_one_may_have(name: str) -> Non
     for count in (0, LARGEST_COUNT + 1):
         with pytest.raises(BadSetting, match=f"{name}={count}: it must be between 1 and {LARGEST_COUNT}"):
             Settings({name: count})
+
+
+@pytest.mark.parametrize(("codec", "level"), [("gzip", 3), ("lz4", 11), ("zstd", -5), ("snappy", None)])
+def test_each_codec_has_a_level_of_its_own_and_snappy_none(codec: str, level: int | None) -> None:
+    given = {"compression.gzip.level": "3", "compression.lz4.level": "11", "compression.zstd.level": "-5"}
+    assert Settings(given).log_settings({"compression.type": codec}).compression_level == level
+    found = Settings({"compression.type": codec}).log_settings(given)
+    assert found.compression_level == level, "also where the topic says it"
