@@ -113,13 +113,13 @@ def test_who_is_cancelled_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("ends", ["is cancelled", "fails"])
 def test_a_connection_whose_beginning_is_cut_short_is_closed(ends: str) -> None:
-    async def begin(_: str) -> None:
+    async def begin(_: asyncio.Protocol) -> None:
         await asyncio.sleep(1000 if ends == "is cancelled" else 0)
         raise ConnectionError("this is nothing that we know")
 
     async def scenario() -> None:
         made = Made()
-        beginning = asyncio.ensure_future(begun(made, "protocol", begin))
+        beginning = asyncio.ensure_future(begun(made, asyncio.Protocol(), begin))
         await asyncio.sleep(0)
         if ends == "is cancelled":
             beginning.cancel()

@@ -47,9 +47,11 @@ client = clients()
 
 LIMIT = 1000
 
+
 def unknown(count: int) -> MetadataRequest:
     names = [MetadataRequestTopic(name=f"none{number}") for number in range(count)]
     return MetadataRequest(topics=names, allow_auto_topic_creation=False)
+
 
 def test_what_is_left_is_what_nobody_has_and_never_less_than_the_least() -> None:
     memory = AnswerMemory(100)
@@ -60,6 +62,7 @@ def test_what_is_left_is_what_nobody_has_and_never_less_than_the_least() -> None
     assert (memory.left(10), memory.used) == (10, 95)
     memory.add(1000)
     assert memory.left(10) == 10
+
 
 @pytest.mark.parametrize("end", ["sent", "dropped", "dropped when ready"])
 def test_memory_of_answers_is_given_back_whether_they_leave_or_not(end: str) -> None:
@@ -76,6 +79,7 @@ def test_memory_of_answers_is_given_back_whether_they_leave_or_not(end: str) -> 
     else:
         out.clear()
     assert memory.used == 0
+
 
 class Crowd:
     """Clients who ask at random for answers that take long, give up, and take what they are given, or not."""
@@ -132,6 +136,7 @@ class Crowd:
             self.ends["given up"] = sum(task.cancelled() for task in tasks)
             assert self.memory._untaken < LIMIT + MAKERS * 500
 
+
 @pytest.mark.parametrize("seed", range(30))
 def test_a_crowd_is_answered_a_few_at_a_time_and_waits_for_those_who_do_not_take(seed: int) -> None:
     crowd = Crowd(seed)
@@ -139,6 +144,7 @@ def test_a_crowd_is_answered_a_few_at_a_time_and_waits_for_those_who_do_not_take
     assert crowd.most <= MAKERS
     assert crowd.admitted == [number for number in crowd.asked if number in set(crowd.admitted)]
     assert (crowd.memory.used, crowd.memory._makers, crowd.memory._waiting) == (0, set(), {})
+
 
 def test_what_waits_for_an_earlier_answer_keeps_nobody_from_making_that() -> None:
     async def make(memory: AnswerMemory) -> None:
@@ -158,7 +164,9 @@ def test_what_waits_for_an_earlier_answer_keeps_nobody_from_making_that() -> Non
 
     asyncio.run(run())
 
+
 # On the wire
+
 
 def test_who_waits_for_others_leaves_his_place_to_them() -> None:
     """They may need one to do what he waits for."""
@@ -179,11 +187,13 @@ def test_who_waits_for_others_leaves_his_place_to_them() -> None:
             told.set_result(None)
             return independent(MetadataResponse(brokers=[], topics=[]))
 
-        begun: list[Any] = [handler(unknown(1), None, node) for handler in (*[waiting] * MAKERS, telling)]
+        nobody: Any = None
+        begun: list[Any] = [handler(unknown(1), nobody, node) for handler in (*[waiting] * MAKERS, telling)]
         async with asyncio.timeout(60):
             await asyncio.gather(*begun)
 
     run(lambda _: scenario())
+
 
 def test_a_fetch_gives_less_where_others_do_not_take_what_they_were_given(client: Client) -> None:
     topic, memory = new_topic(client), client.broker.node.answer_memory
@@ -195,6 +205,7 @@ def test_a_fetch_gives_less_where_others_do_not_take_what_they_were_given(client
     on_the_loop(client.broker, lambda: memory.give(NODE_ANSWERS))
     assert len(values(fetch(client, topic, max_bytes=1 << 24))) == 5
 
+
 def test_what_a_client_did_not_take_is_forgotten_with_it(client: Client) -> None:
     topic, slow, memory = new_topic(client), Client(client.broker), client.broker.node.answer_memory
     for _ in range(10):
@@ -203,6 +214,7 @@ def test_what_a_client_did_not_take_is_forgotten_with_it(client: Client) -> None
     wait_until("it is there", lambda: memory.used > 6 * MEGABYTE)
     slow.close()
     wait_until("it is forgotten", lambda: memory.used == 0)
+
 
 def test_of_many_who_ask_for_long_answers_a_few_are_served_at_a_time(
     client: Client, monkeypatch: pytest.MonkeyPatch
@@ -221,9 +233,11 @@ def test_of_many_who_ask_for_long_answers_a_few_are_served_at_a_time(
         each.close()
     wait_until("nothing is left of them", lambda: in_memory(broker) == (0, set(), {}))
 
+
 def in_memory(broker: Broker) -> tuple[int, Any, Any]:
     memory = broker.node.answer_memory
     return memory.used, memory._makers, memory._waiting
+
 
 def test_who_does_not_take_what_others_wait_for_ends() -> None:
     """Nobody does while nobody waits; who takes some keeps its connection."""
@@ -256,8 +270,10 @@ def test_who_does_not_take_what_others_wait_for_ends() -> None:
             each.close()
         wait_until("nothing is left of them", lambda: in_memory(broker) == (0, set(), {}))
 
+
 def holds_more(broker: Broker, than: int) -> bool:
     return broker.node.answer_memory.used > than
+
 
 def look(broker: Broker) -> None:
     on_the_loop(broker, lambda: at_once(tidy_connections(broker.node)))
