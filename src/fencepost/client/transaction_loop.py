@@ -92,9 +92,10 @@ class Handed:
 
     def goes_on_with(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> bool:
         """Whether these follow: nobody has read on from elsewhere, as after a rebalance."""
-        if consumer.group_metadata() != self.member or not set(self.first) <= set(consumer.assignment()):
+        positions = consumer.next_offsets()
+        if consumer.group_metadata() != self.member or not self.first.keys() <= positions.keys():
             return False
-        reached = {at: consumer.position(at) for at in self.first}
+        reached = {at: positions[at].offset for at in self.first}
         for record in reversed(records):
             reached[TopicPartition(record.topic, record.partition)] = record.offset
         return all(reached[at] >= position.offset for at, position in self.positions.items())
@@ -255,14 +256,14 @@ class TransactionLoop:
             if self._consumer.keeps_positions:
                 self._go_back_to_committed(handed)
             return
-        for at in self._consumer.assignment():
+        for at, position in self._consumer.next_offsets().items():
             if at in handed.first:
-                self._consumer.seek(at, min(handed.first[at], self._consumer.position(at)))
+                self._consumer.seek(at, min(handed.first[at], position.offset))
 
     def _go_back_to_committed(self, handed: Handed) -> None:
         """Where the group has no position: before these records, and after what was handed out of other partitions."""
         consumer = self._consumer
-        consumer.seek_to_committed({at: consumer.position(at) for at in consumer.assignment()} | handed.first)
+        consumer.seek_to_committed({at: each.offset for at, each in consumer.next_offsets().items()} | handed.first)
 
     # One transaction
 

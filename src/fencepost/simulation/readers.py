@@ -59,7 +59,7 @@ async def read_all(world: Surroundings, isolation: str = COMMITTED, sights: Sigh
     ) as consumer:
         consumer.assign(cluster.places)
         give_up = world.loop.time() + world.patience
-        while not consumer.assignment() or any(consumer.position(at) < end for at, end in ends.items()):
+        while not consumer.next_offsets() or any(consumer.position(at) < end for at, end in ends.items()):
             assert world.loop.time() < give_up, f"a transaction hangs: not read to {ends}"
             for record in await consumer.poll(100):
                 value, at = (record.value or b"").decode(), TopicPartition(record.topic, record.partition)

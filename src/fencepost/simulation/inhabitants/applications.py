@@ -169,7 +169,7 @@ async def _read_committed(
     async with Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader"), fetch_max_wait_ms=50) as consumer:
         consumer.assign(there)
         give_up = world.loop.time() + _LONGEST
-        while there and (not consumer.assignment() or any(consumer.position(at) < ends[at] for at in there)):
+        while there and (not consumer.next_offsets() or any(consumer.position(at) < ends[at] for at in there)):
             assert world.loop.time() < give_up, f"a transaction hangs: not read to {ends}"
             for record in await consumer.poll(100):
                 found[TopicPartition(record.topic, record.partition)].append(record)
