@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -148,3 +149,71 @@ def undescribed(module: Path) -> list[str]:
 
 def test_every_public_class_and_function_says_what_it_is() -> None:
     assert wrong(undescribed) == {}
+
+
+#: What is called so is no plain number -> its type.
+TYPED = {
+    r"now|.*_ms|(.*_)?timestamp": "Milliseconds",
+    r"(.*_)?lsn": "Lsn",
+    r"(.*_)?producer_id": "ProducerId",
+    r"(.*_)?producer_epoch": "Epoch",
+    r"(.*_)?(leader|coordinator)_epoch": "LeaderEpoch",
+}
+#: In these users hand numbers in and are handed them, or a step of a simulated one is said.
+OF_USERS = ("cli/", "client/", "simulation/", "spark/")
+MAY_BE_NUMBERS = {
+    "compiled, or called for every record, where the call of a type would cost": (
+        "log/batch_check.py: timestamp",
+        "protocol/record_kernel.py: base_timestamp",
+        "protocol/record_scan.py: timestamp",
+        "protocol/record_tuples.py: timestamp",
+        "protocol/records.py: base_timestamp",
+        "protocol/records.py: max_timestamp",
+        "protocol/records.py: timestamp",
+    ),
+    "makes a pair of numbers as they came off the wire": (
+        "protocol/types.py: producer_epoch",
+        "protocol/types.py: producer_id",
+    ),
+}
+
+
+def plain_numbers(tree: ast.AST) -> Iterator[str]:
+    """Parameters, attributes and results by whose name they have a type, but which are said to be an int."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.arg(arg=name, annotation=ast.expr() as said)
+                | ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name), annotation=said)
+            ):
+                pass
+            case ast.FunctionDef(name=name, returns=ast.expr() as said):
+                pass
+            case _:
+                continue
+        is_int = ast.unparse(said) in ("int", "int | None")
+        if is_int and any(re.fullmatch(names, name) for names in TYPED):
+            yield name
+
+
+def test_a_number_that_has_a_type_is_of_it() -> None:
+    """So that the type checker finds an epoch in the place of an offset."""
+    modules = [each for each in MODULES if not name_of(each).startswith(OF_USERS)]
+    found = {f"{name_of(each)}: {name}" for each in modules for name in plain_numbers(tree_of(each))}
+    assert found == {name for names in MAY_BE_NUMBERS.values() for name in names}
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("def f(now: int): pass", ["now"]),
+        ("async def f(*, last_lsn: int | None = None): pass", ["last_lsn"]),
+        ("def leader_epoch(self) -> int: pass", ["leader_epoch"]),
+        ("class A:\n coordinator_epoch: int", ["coordinator_epoch"]),
+        ("self.timeout_ms: int = 1", ["timeout_ms"]),
+        ("def f(now: Milliseconds, count: int, producer_id: ProducerId | None): pass", []),
+        ("timeout_ms: int32", []),
+    ],
+)
+def test_a_plain_number_is_found(code: str, found: list[str]) -> None:
+    assert list(plain_numbers(ast.parse(code))) == found

@@ -29,13 +29,9 @@ from fencepost.runtime import Slices, at_once
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 ROOT = Path("/var/lib/fencepost")
-EXTENT = 900
+EXTENT, KEPT, SOON = 900, Milliseconds(-1), Milliseconds(2)
 SETTINGS = LogSettings(
-    segment_bytes=3000,
-    checkpoint_bytes=6000,
-    index_interval_bytes=200,
-    retention_ms=Milliseconds(-1),
-    file_delete_delay_ms=Milliseconds(2),
+    segment_bytes=3000, checkpoint_bytes=6000, index_interval_bytes=200, retention_ms=KEPT, file_delete_delay_ms=SOON
 )
 
 

@@ -20,7 +20,7 @@ from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.leader_epochs import end_offset_for_epoch
 from fencepost.log.outcome import Appended, Refused, explained
 from fencepost.log.producer_state import Origin, VerificationGuard
-from fencepost.log.producers import ActiveProducer, Producers
+from fencepost.log.producers import ActiveProducer, Ending, Producers
 from fencepost.log.recompression import in_codec_of_topic
 from fencepost.log.retention import WORTH_A_ROLL, new_start
 from fencepost.log.segment import Segment
@@ -40,17 +40,7 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, Steps, finish
-from fencepost.protocol.types import (
-    NO_EPOCH,
-    NO_PRODUCER_ID,
-    Buffer,
-    Epoch,
-    Isolation,
-    LeaderEpoch,
-    Lsn,
-    Milliseconds,
-    ProducerId,
-)
+from fencepost.protocol.types import Buffer, Epoch, Isolation, LeaderEpoch, Lsn, Milliseconds, ProducerId
 
 __all__ = ["Appended", "Journal", "Partition", "Refused"]
 
@@ -221,7 +211,7 @@ class Partition:
         record = control or read_control_record(batch, 0, header)
         if record is None or record.coordinator_epoch is None:
             return Refused(ErrorCode.INVALID_RECORD, "a control batch without a transaction marker")
-        if header.producer_id == NO_PRODUCER_ID or header.producer_epoch == NO_EPOCH:
+        if not header.names_a_producer:
             return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
         if header.has_producer_id:
             error = self.producers.check_marker(header, record.coordinator_epoch, transaction_version)
@@ -229,9 +219,7 @@ class Partition:
                 return Refused(error)
         return self._write(batch, header, (record.coordinator_epoch, record.type == COMMIT))
 
-    def _write(
-        self, batch: Buffer, header: BatchHeader, marker: tuple[LeaderEpoch, bool] | None = None
-    ) -> Appended | Refused:
+    def _write(self, batch: Buffer, header: BatchHeader, marker: Ending | None = None) -> Appended | Refused:
         journal, base_offset, now = self._journal, self.log_end_offset, self._journal.now()
         # A copy of a large batch costs as much as all the rest.
         data = batch if isinstance(batch, memoryview) and not batch.readonly else bytearray(batch)
@@ -266,12 +254,7 @@ class Partition:
         return Appended(base_offset, last_offset, log_append_time, self.log_start_offset, lsn)
 
     def applied(
-        self,
-        header: BatchHeader,
-        offset: int,
-        segment: Segment,
-        marker: tuple[LeaderEpoch, bool] | None,
-        now: Milliseconds,
+        self, header: BatchHeader, offset: int, segment: Segment, marker: Ending | None, now: Milliseconds
     ) -> None:
         """Note in the producer state what a batch in the log means; also when the log is read again.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from fencepost.log.producer_state import (
     BatchMetadata,
@@ -22,6 +22,8 @@ from fencepost.runtime import Work
 
 _AT_ONCE: Final = 1000
 """Producers that are looked at in one step."""
+Ending: TypeAlias = tuple[LeaderEpoch, bool]
+"""Of a transaction by a marker: the epoch of its coordinator, and whether it commits."""
 
 
 class CompletedTransaction(NamedTuple):

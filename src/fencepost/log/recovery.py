@@ -11,7 +11,7 @@ from fencepost.log.file_names import numbered
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.partition import Partition
 from fencepost.log.producer_snapshot import read_snapshot, remove_snapshot, snapshot_offsets
-from fencepost.log.producers import Producers
+from fencepost.log.producers import Ending, Producers
 from fencepost.log.removal import remove_marked
 from fencepost.log.replay import KnownFile, Replay
 from fencepost.log.segment import SUFFIXES, Segment
@@ -21,7 +21,7 @@ from fencepost.node_log import get_logger
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import LeaderEpoch, Milliseconds
+from fencepost.protocol.types import Milliseconds
 
 logger = get_logger(__name__)
 
@@ -381,7 +381,7 @@ def _tell_what_is_more(partition: Partition, known: Mapping[int, KnownFile]) -> 
         )
 
 
-def _marker(partition: Partition, header: BatchHeader, data: memoryview) -> tuple[LeaderEpoch, bool] | None:
+def _marker(partition: Partition, header: BatchHeader, data: memoryview) -> Ending | None:
     """The coordinator epoch and outcome of a transaction marker; None for everything else, however strange."""
     if not header.is_control:
         return None

@@ -16,7 +16,16 @@ from crc32c import crc32c
 
 from fencepost.protocol.compression import LARGEST_BATCH, Compression, decompress
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import Buffer, Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
+from fencepost.protocol.types import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    Buffer,
+    Epoch,
+    LeaderEpoch,
+    Milliseconds,
+    Offset,
+    ProducerId,
+)
 
 HEADER_SIZE = 61
 SMALLEST_RECORD: Final = 7
@@ -84,6 +93,11 @@ class BatchHeader(NamedTuple):
     @property
     def has_producer_id(self) -> bool:
         return self.producer_id >= 0
+
+    @property
+    def names_a_producer(self) -> bool:
+        """Whether it has a producer id and an epoch, of which only -1 is none."""
+        return self.producer_id != NO_PRODUCER_ID and self.producer_epoch != NO_EPOCH
 
     @property
     def compression(self) -> Compression:

@@ -22,7 +22,7 @@ from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
-from fencepost.protocol.types import TRANSACTION_STATE
+from fencepost.protocol.types import NO_PRODUCER_ID, TRANSACTION_STATE, ProducerId
 
 logger = get_logger(__name__)
 
@@ -162,12 +162,12 @@ def changes(topics: Mapping[str, FoundTopic], internal: Mapping[str, Mapping[str
     return found
 
 
-def largest_producer_id(partitions: Iterable[Partition]) -> int:
+def largest_producer_id(partitions: Iterable[Partition]) -> ProducerId:
     """The largest one that any partition, or any transaction, knows of; -1 for none."""
-    return max((known for partition in partitions for known in _producer_ids(partition)), default=-1)
+    return max((known for partition in partitions for known in _producer_ids(partition)), default=NO_PRODUCER_ID)
 
 
-def _producer_ids(partition: Partition) -> Iterator[int]:
+def _producer_ids(partition: Partition) -> Iterator[ProducerId]:
     yield from partition.producers.entries
     for header, _ in partition.scan(partition.log_start_offset):
         yield header.producer_id

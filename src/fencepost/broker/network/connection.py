@@ -321,11 +321,10 @@ class Connection(asyncio.BufferedProtocol):
         self, rest: Work[bytearray], slot: Slot, lsn: Lsn, header: RequestHeader, request: Any
     ) -> None:
         """Encode the rest of a long response in steps, and send it."""
-        data: bytes | bytearray
         if header.api_key in A_FEW_AT_A_TIME:
             await self._node.answer_memory.place()
         try:
-            data = await self._node.slices.run(rest)
+            data: bytes | bytearray = await self._node.slices.run(rest)
         except Exception:
             data = self._error_instead(request, header)
         try:

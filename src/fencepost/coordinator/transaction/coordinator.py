@@ -45,11 +45,9 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.steps import Pace, Steps, finish
 from fencepost.protocol.types import (
-    NO_LSN,
     NO_PRODUCER,
     Epoch,
     LeaderEpoch,
-    Lsn,
     Milliseconds,
     ProducerId,
     ProducerIdAndEpoch,
@@ -144,7 +142,7 @@ class TransactionCoordinator:
         """
         entry = self._entries.get(transactional_id)
         if entry is None:
-            return Added(*self._absent(transactional_id))
+            return self._absent(transactional_id)
         request = AddPartitions(producer_id, producer_epoch, partitions, client_transaction_version)
         level = self.settings.transaction_version()
         decision = add_partitions(entry.transaction, request, self._clock.now(), level)
@@ -167,7 +165,7 @@ class TransactionCoordinator:
         """Which of the partitions are part of the open transaction.  Never 0 for one that is not."""
         entry = self._entries.get(transactional_id)
         if entry is None:
-            return dict.fromkeys(partitions, self._absent(transactional_id)[0])
+            return dict.fromkeys(partitions, self._absent(transactional_id).error)
         return verify(entry.transaction, producer_id, producer_epoch, partitions)
 
     def end(
@@ -176,7 +174,7 @@ class TransactionCoordinator:
         """Commit or abort.  `version` is the API version of the request."""
         entry = self._entries.get(transactional_id)
         if entry is None:
-            error, lsn = self._absent(transactional_id)
+            error, lsn, _ = self._absent(transactional_id)
             return Ended(error, lsn=lsn)
         request = End(producer_id, producer_epoch, commit, version)
         now, level = self._clock.now(), self.settings.transaction_version()
@@ -204,8 +202,7 @@ class TransactionCoordinator:
 
     def is_loading(self, transactional_id: str) -> bool:
         """Whether the journal partition of this id is being read, so that nothing can be said about it yet."""
-        index = self.partition_for(transactional_id)
-        return self._shards.lookup(index) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return self._shards.lookup(self.partition_for(transactional_id)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def describe(self, transactional_id: str) -> listing.Description:
         """One transactional id as DescribeTransactions shows it."""
@@ -213,7 +210,7 @@ class TransactionCoordinator:
         if entry is not None:
             waiting = entry.completion.waiting if entry.completion is not None else None
             return listing.describe(entry.transaction, waiting, entry.lsn)
-        return listing.absent(transactional_id, *self._absent(transactional_id))
+        return listing.absent(transactional_id, *self._absent(transactional_id)[:2])
 
     def list(self, filters: listing.Filters | None = None) -> listing.Listing:
         """What `list_in_steps` gives, at once."""
@@ -246,8 +243,7 @@ class TransactionCoordinator:
 
         None if there is nothing to do.  After JournalUnreadable they go on being answered 14.
         """
-        begun = self._shards.begin(partition_index)
-        if begun is None:
+        if (begun := self._shards.begin(partition_index)) is None:
             return None
         # What an older election knew may be out of date.
         self.resign(partition_index, LeaderEpoch(begun.shard.coordinator_epoch - 1))
@@ -359,20 +355,19 @@ class TransactionCoordinator:
 
     # Steps
 
-    def _absent(self, transactional_id: str) -> tuple[ErrorCode, Lsn]:
-        """What is answered for an id that is not held here, and the lsn that this depends on."""
+    def _absent(self, transactional_id: str) -> Added:
+        """What is answered for an id that is not held here."""
         if not transactional_id:
-            return ErrorCode.INVALID_REQUEST, NO_LSN
+            return Added(ErrorCode.INVALID_REQUEST)
         shard = self._shards.lookup(self.partition_for(transactional_id))
-        return (shard, NO_LSN) if isinstance(shard, ErrorCode) else (ErrorCode.INVALID_PRODUCER_ID_MAPPING, shard.lsn)
+        return Added(shard) if isinstance(shard, ErrorCode) else Added(ErrorCode.INVALID_PRODUCER_ID_MAPPING, shard.lsn)
 
     def _new(self, transactional_id: str) -> TransactionalIdEntry | ErrorCode:
         """An id that is used for the first time.  It is remembered when its first record is written."""
         shard = self._shards.lookup(self.partition_for(transactional_id))
         if isinstance(shard, ErrorCode):
             return shard
-        producer_id = self._producer_ids.next()
-        if producer_id is None:
+        if (producer_id := self._producer_ids.next()) is None:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return TransactionalIdEntry(TransactionMetadata(transactional_id, producer_id), shard, shard.lsn)
 
@@ -383,14 +378,10 @@ class TransactionCoordinator:
         if isinstance(outcome, ErrorCode):
             logger.warning(
                 "the state of a transaction could not be written transactional_id=%s producer_id=%d epoch=%d error=%s",
-                shown(to.transactional_id),
-                to.producer_id,
-                to.producer_epoch,
-                outcome.name,
+                *(shown(to.transactional_id), to.producer_id, to.producer_epoch, outcome.name),
             )
             return outcome
-        entry.lsn = outcome
-        entry.transaction = to
+        entry.lsn, entry.transaction = outcome, to
         return ErrorCode.NONE
 
     def _finish(self, entry: TransactionalIdEntry, now: Milliseconds) -> None:
