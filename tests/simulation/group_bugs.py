@@ -148,8 +148,9 @@ def new_partitions_are_not_looked_for(patch: Patch) -> None:
 def a_topic_made_anew_is_not_noticed(patch: Patch) -> None:
     patch.setattr(fetcher, "_have_ids", lambda _: False)
     patch.setattr(fetcher, "_differ", lambda *_: False)
-    commit = GroupOffsets.commit
+    commit, begin = GroupOffsets.commit, GroupOffsets.begin
     patch.setattr(GroupOffsets, "commit", lambda self, offsets, _, *more: commit(self, offsets, {}, *more))
+    patch.setattr(GroupOffsets, "begin", lambda self, offsets, _, *more: begin(self, offsets, {}, *more))
 
 
 @bug(LOOPS, seed=1)

@@ -46,7 +46,9 @@ class There:
             consumer.assign(PLACES[:2])
             ends = await consumer.end_offsets(PLACES[:2])
             found = list[bytes]()
-            while [*consumer.next_offsets()] != PLACES[:2] or any(consumer.position(at) < ends[at] for at in PLACES[:2]):
+            while [*consumer.next_offsets()] != PLACES[:2] or any(
+                consumer.position(at) < ends[at] for at in PLACES[:2]
+            ):
                 found += [record.value or b"" for record in await consumer.poll(100)]
         return sorted(found)
 
