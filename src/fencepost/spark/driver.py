@@ -35,13 +35,13 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch
 from fencepost.spark import progress
-from fencepost.spark.advice import for_a_pipeline
 from fencepost.spark.attempt import BATCH_BYTES, Plan, RowError, batch_bytes
 from fencepost.spark.claims import Slots, Written, refusal, slot_name
 from fencepost.spark.committed import Verdict, judge
 from fencepost.spark.group_positions import beyond, group_offsets, positions_of, topics_of
 from fencepost.spark.progress import Progress, read_progress
 from fencepost.spark.report import Course, Report
+from fencepost.spark.telling_line import telling_line
 from fencepost.spark.topic_configs import topic_configs
 from fencepost.spark.topic_lookups import look_up_anew
 
@@ -206,7 +206,7 @@ class Driver:
             except Exception as error:
                 course.done("what failed")
                 late = self._overdue()
-                failures.append(f"{type(error).__name__}: {_first_line(error)}{late and f' ({late})'}")
+                failures.append(f"{type(error).__name__}: {telling_line(error)}{late and f' ({late})'}")
                 logger.warning("application %s: batch %d failed: %s", self._id.name, batch.batch_id, failures[-1])
                 is_committed = await around.call(self.settle(batch))
                 course.done("abort")
@@ -408,9 +408,3 @@ def overdue(took_ms: int, timeout_ms: int) -> str:
         f"this took {took_ms / 1000:.0f} s, and after transaction_timeout_ms={timeout_ms} a transaction is aborted: "
         "raise that, or make the batches smaller"
     )
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    known = [line for line in lines if "Error: " in line or "Exception: " in line]
-    return for_a_pipeline((known or lines or ["?"])[-1 if known else 0].strip())[:300]
