@@ -5,9 +5,11 @@ from __future__ import annotations
 import traceback
 
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
 
 from fencepost.client.errors import TimedOutError
-from fencepost.spark.explained import sentence_of
+from fencepost.spark.explained import ExplainedQuery, sentence_of
 
 PLAN = """ SQLSTATE: 39000 SQLSTATE: XXKST
 === Streaming Query ===
@@ -52,6 +54,24 @@ def test_of_several_that_were_raised_it_says_the_one_that_ended_the_query() -> N
         error.__cause__ = cause
     assert "the cause" in raised(error)
     assert sentence_of(raised(error) + PLAN) == "ValueError: what ended it"
+
+
+def test_it_says_what_our_code_raised_and_not_what_spark_made_of_it() -> None:
+    made_of_it = "\npyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_FAILED] it failed"
+    assert sentence_of(raised(ValueError("what ended it")) + made_of_it + PLAN) == "ValueError: what ended it"
+
+
+@pytest.mark.parametrize("waits", ["awaitTermination", "processAllAvailable"])
+def test_whoever_waits_for_a_query_that_failed_is_told_why_in_a_note(
+    waits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise StreamingQueryException(message=raised(ValueError("what ended it")) + PLAN)
+
+    monkeypatch.setattr(StreamingQuery, waits, fails)
+    with pytest.raises(StreamingQueryException) as told:
+        getattr(ExplainedQuery(None), waits)()
+    assert told.value.__notes__ == ["ValueError: what ended it"]
 
 
 @pytest.mark.parametrize(
