@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fencepost.client.security import Security
 from fencepost.client.shared_transaction import Ticket
 from fencepost.protocol.records import BatchBuilder, decode_batch
 from fencepost.protocol.types import NO_PRODUCER, TopicPartition
@@ -91,6 +93,73 @@ def _parts_of(values: list[bytes], sizes: dict[tuple[bytes, ...], tuple[int, boo
         found.append(sizes[tuple(left[:number])])
         left = left[number:]
     return found
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
+@pytest.mark.parametrize("first", range(3))
+def test_of_a_slice_of_an_arrow_batch_its_own_rows_are_written(first: int, kind: pa.DataType) -> None:
+    names = [column.split()[0] for column in ENCODED.split(", ")]
+    parts = [(0, False, b"a"), (2, True, b"bcd"), (1, False, b""), (0, False, b"ef")]
+    batch = pa.RecordBatch.from_pylist([dict(zip(names, part, strict=True)) for part in parts])
+    batch = batch.set_column(2, names[2], batch.column(2).cast(kind))
+    found = [(target, whole, bytes(data)) for target, whole, data in tasks._shuffled(batch.slice(first, 2))]
+    assert found == parts[first : first + 2]
+
+
+@pytest.mark.parametrize("fails", ["", "claim", "write", "finish"])
+def test_a_task_claims_as_which_attempt_it_is_and_leaves_nothing_open(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed: list[tuple[int, int]] = []
+    closed: list[str] = []
+    loops = [asyncio.new_event_loop()]
+    written = Written(3, 1, 2, 1, "out", 0, 1, 7, 7, 1)
+
+    def failing(what: str) -> None:
+        if fails == what:
+            raise LookupError(what)
+
+    class Claimed(Attempt):
+        async def write(self, at: TopicPartition, records: BatchBuilder) -> None:
+            failing("write")
+
+        async def finish(self, rows: int) -> list[Written]:
+            failing("finish")
+            return [written._replace(rows=rows)]
+
+        async def close(self) -> None:
+            closed.append("attempt")
+
+    class Connected:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        async def close(self) -> None:
+            closed.append("cluster")
+
+    async def claim(_: Any, __: Plan, slot: int, attempt_number: int) -> Any:
+        claimed.append((slot, attempt_number))
+        failing("claim")
+        return Claimed()
+
+    monkeypatch.setattr(tasks, "Cluster", Connected)
+    monkeypatch.setattr(tasks, "claim", claim)
+    monkeypatch.setattr(asyncio, "new_event_loop", lambda: loops[0])
+    context = SimpleNamespace(partitionId=lambda: 3, attemptNumber=lambda: 2)
+    monkeypatch.setattr(tasks.TaskContext, "get", lambda: context)
+    builder = BatchBuilder()
+    builder.append(0, None, b"value", ())
+    names = [column.split()[0] for column in ENCODED.split(", ")]
+    rows = pa.RecordBatch.from_pylist([dict(zip(names, (0, False, builder.build()), strict=True))])
+    told = tasks.Task("127.0.0.1:1", Security(), PLAN)(iter([rows]))
+    if fails:
+        with pytest.raises(LookupError, match=fails):
+            list(told)
+    else:
+        assert [row for batch in told for row in batch.to_pylist()] == [written._asdict()]
+    assert claimed == [(3, 2)]
+    assert closed == (["cluster"] if fails == "claim" else ["attempt", "cluster"])
+    assert loops[0].is_closed()
 
 
 def test_a_report_has_the_columns_that_spark_is_told() -> None:
