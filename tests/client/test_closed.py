@@ -293,23 +293,6 @@ def test_a_consumer_is_closed_in_the_time_that_it_was_given() -> None:
     simulate(scenario)
 
 
-def test_a_consumer_that_cannot_commit_at_its_end_leaves_its_group_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The commit may take all of max_block_ms; the others would wait for the session to end."""
-
-    async def scenario(world: World) -> None:
-        slowly(monkeypatch, OffsetCommitRequest, 3600)
-        left = slowly(monkeypatch, LeaveGroupRequest, 0.5)
-        how: dict[str, Any] = {"bootstrap_servers": ADDRESS, "group_id": "group", "max_block_ms": 5000}
-        reader = Consumer("t", runtime=world.runtime("reader"), **how)
-        await reader.poll(3000)
-        await reader.close()
-        assert len(left) == 1
-
-    simulate(scenario)
-
-
 @LEVELS
 def test_who_is_closed_while_a_commit_waits_for_its_answer_is_not_told_that_it_failed(level: int) -> None:
     """It may have been carried out: who writes the same again would double it."""

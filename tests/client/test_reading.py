@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from tests.client.test_closed import slowly
 from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, write
 from tests.client.test_producer import simulate
 from tests.client.test_rebalances import Notes
@@ -14,7 +15,8 @@ from tests.client.test_rebalances import Notes
 from fencepost.broker import running_broker
 from fencepost.client import Consumer, TopicPartition, blocking
 from fencepost.client.errors import ClientError, MisuseError
-from fencepost.simulation.world import World
+from fencepost.protocol.messages import LeaveGroupRequest, OffsetCommitRequest
+from fencepost.simulation.world import ADDRESS, World
 
 AT = PARTITIONS[0]
 
@@ -183,3 +185,47 @@ def test_a_poll_that_was_cancelled_keeps_nobody_from_the_next() -> None:
             assert [record.value for record in await reader.poll(10_000)] == [b"0"]
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_consumer_that_cannot_commit_at_its_end_leaves_its_group_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The commit may take all of max_block_ms; the others would wait for the session to end."""
+
+    async def scenario(world: World) -> None:
+        slowly(monkeypatch, OffsetCommitRequest, 3600)
+        left = slowly(monkeypatch, LeaveGroupRequest, 0.5)
+        how: dict[str, Any] = {"bootstrap_servers": ADDRESS, "group_id": "group", "max_block_ms": 5000}
+        reader = Consumer("t", runtime=world.runtime("reader"), **how)
+        await reader.poll(3000)
+        await reader.close()
+        assert len(left) == 1
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("ends", ["close", "unsubscribe"])
+def test_a_hook_that_is_under_way_is_cancelled_by_what_ends_the_reading(ends: str) -> None:
+    """It would hold up its consumer for ever, and act on partitions that are none of its own any more."""
+
+    async def scenario(world: World) -> None:
+        cancelled: list[str] = []
+
+        async def wait(what: str) -> None:
+            if what == "assigned":
+                try:
+                    await asyncio.sleep(3600)
+                except asyncio.CancelledError:
+                    cancelled.append(what)
+                    raise
+
+        listener = Notes(wait)
+        reader = Consumer(bootstrap_servers=ADDRESS, group_id="g", runtime=world.runtime("reader"))
+        reader.subscribe("t", listener=listener)
+        await reader.poll(5000)
+        assert listener.told[-1][0] == "assigned" and not cancelled
+        await getattr(reader, ends)()
+        assert cancelled == ["assigned"]
+        await reader.close()
+
+    simulate(scenario)

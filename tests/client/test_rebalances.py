@@ -253,33 +253,6 @@ def test_a_poll_that_ends_or_is_cancelled_ends_no_hook() -> None:
     simulate(scenario, **SHORT_SESSIONS)
 
 
-@pytest.mark.parametrize("ends", ["close", "unsubscribe"])
-def test_a_hook_that_is_under_way_is_cancelled_by_what_ends_the_reading(ends: str) -> None:
-    """It would hold up its consumer for ever, and act on partitions that are none of its own any more."""
-
-    async def scenario(world: World) -> None:
-        cancelled: list[str] = []
-
-        async def wait(what: str) -> None:
-            if what == "assigned":
-                try:
-                    await asyncio.sleep(3600)
-                except asyncio.CancelledError:
-                    cancelled.append(what)
-                    raise
-
-        listener = Notes(wait)
-        reader = Consumer(bootstrap_servers=ADDRESS, group_id="g", runtime=world.runtime("reader"))
-        reader.subscribe("t", listener=listener)
-        await reader.poll(5000)
-        assert listener.told[-1][0] == "assigned" and not cancelled
-        await getattr(reader, ends)()
-        assert cancelled == ["assigned"]
-        await reader.close()
-
-    simulate(scenario)
-
-
 @pytest.mark.parametrize("how", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
 def test_who_has_lost_its_place_is_told_that_its_partitions_are_lost(how: dict[str, Any]) -> None:
     async def scenario(world: World) -> None:

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyspark import TaskContext
 
 from fencepost.client.security import Security
 from fencepost.client.shared_transaction import Ticket
 from fencepost.protocol.records import BatchBuilder, decode_batch
-from fencepost.protocol.types import NO_PRODUCER, TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, Epoch, ProducerId, TopicPartition
 from fencepost.spark import tasks
 from fencepost.spark.attempt import Plan
 from fencepost.spark.claims import Written
@@ -113,15 +114,16 @@ def test_a_task_claims_as_which_attempt_it_is_and_leaves_nothing_open(
     claimed: list[tuple[int, int]] = []
     closed: list[str] = []
     loops = [asyncio.new_event_loop()]
-    written = Written(3, 1, 2, 1, "out", 0, 1, 7, 7, 1)
+    written = Written(3, ProducerId(1), Epoch(2), 1, "out", 0, 1, 7, 7, 1)
 
     def failing(what: str) -> None:
         if fails == what:
             raise LookupError(what)
 
     class Claimed(Attempt):
-        async def write(self, at: TopicPartition, records: BatchBuilder) -> None:
+        async def write(self, *written: Any) -> None:
             failing("write")
+            await super().write(*written)
 
         async def finish(self, rows: int) -> list[Written]:
             failing("finish")
@@ -146,7 +148,7 @@ def test_a_task_claims_as_which_attempt_it_is_and_leaves_nothing_open(
     monkeypatch.setattr(tasks, "claim", claim)
     monkeypatch.setattr(asyncio, "new_event_loop", lambda: loops[0])
     context = SimpleNamespace(partitionId=lambda: 3, attemptNumber=lambda: 2)
-    monkeypatch.setattr(tasks.TaskContext, "get", lambda: context)
+    monkeypatch.setattr(TaskContext, "get", lambda: context)
     builder = BatchBuilder()
     builder.append(0, None, b"value", ())
     names = [column.split()[0] for column in ENCODED.split(", ")]

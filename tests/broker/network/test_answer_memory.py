@@ -173,6 +173,7 @@ def test_who_waits_for_others_leaves_his_place_to_them() -> None:
 
     async def scenario() -> None:
         told = asyncio.get_running_loop().create_future()
+        context: Any = None
         node: Any = SimpleNamespace(slices=Slices(), answer_memory=AnswerMemory(LIMIT))
 
         @in_steps
@@ -187,8 +188,7 @@ def test_who_waits_for_others_leaves_his_place_to_them() -> None:
             told.set_result(None)
             return independent(MetadataResponse(brokers=[], topics=[]))
 
-        nobody: Any = None
-        begun: list[Any] = [handler(unknown(1), nobody, node) for handler in (*[waiting] * MAKERS, telling)]
+        begun: list[Any] = [handler(unknown(1), context, node) for handler in (*[waiting] * MAKERS, telling)]
         async with asyncio.timeout(60):
             await asyncio.gather(*begun)
 
