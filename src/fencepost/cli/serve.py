@@ -17,6 +17,7 @@ from fencepost.broker import BadSetting, Broker
 from fencepost.broker.metadata.settings import IN_OTHER_UNITS
 from fencepost.broker.node import Endpoint
 from fencepost.cli import Refused
+from fencepost.cli.ends_apart import event_loop
 from fencepost.cli.files import properties_in
 from fencepost.cli.freed_memory import FreedMemory, freed_memory
 from fencepost.cli.garbage import GarbageCollection
@@ -141,7 +142,8 @@ def run(options: argparse.Namespace) -> int:
         is_set = options.settings is None or told.startswith(tuple(f"{name}{end}" for name in settings for end in " ="))
         raise Refused(("--set " if is_set else f"--settings {options.settings}: ") + told) from None
     try:
-        return asyncio.run(_serve(broker, options, metrics, memory, signals))
+        with asyncio.Runner(loop_factory=event_loop) as runner:
+            return runner.run(_serve(broker, options, metrics, memory, signals))
     finally:
         signals.ignore()
 

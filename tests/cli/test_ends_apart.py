@@ -1,0 +1,112 @@
+"""Who asks for something comes before connections that have ended, of which one turn has only so many."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from fencepost.cli.ends_apart import HAS_EPOLL, EndsApart, event_loop
+
+pytestmark = pytest.mark.skipif(not HAS_EPOLL, reason="only Linux has epoll")
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Pairs:
+    """Connections, each with both ends."""
+
+    def __init__(self, held: ExitStack) -> None:
+        self._held = held
+
+    def pair(self) -> tuple[socket.socket, socket.socket]:
+        ours, theirs = socket.socketpair()
+        for each in (ours, theirs):
+            each.setblocking(False)
+            self._held.callback(each.close)
+        return ours, theirs
+
+
+@pytest.fixture
+def pairs() -> Iterator[Pairs]:
+    with ExitStack() as held:
+        yield Pairs(held)
+
+
+def test_those_that_have_ended_come_behind_and_a_few_at_a_time(pairs: Pairs) -> None:
+    with EndsApart(most=3) as selector:
+        ended, asking = [pairs.pair() for _ in range(8)], pairs.pair()
+        for number, (ours, theirs) in enumerate(ended):
+            selector.register(ours, READ, number)
+            theirs.close()
+        selector.register(asking[0], READ, "asking")
+        asking[1].send(b"?")
+        seen = set[object]()
+        for expected in (3, 3, 2, 0):
+            (first, events), *rest = selector.select(0)
+            assert (first.data, events, len(rest)) == ("asking", READ, expected)
+            for key, _ in rest:
+                selector.unregister(key.fileobj)
+                seen.add(key.data)
+        assert seen == set(range(8))
+
+
+def test_an_end_is_not_told_to_who_does_not_read(pairs: Pairs) -> None:
+    with EndsApart() as selector:
+        ours, theirs = pairs.pair()
+        theirs.shutdown(socket.SHUT_WR)
+        while True:
+            try:
+                ours.send(bytes(100_000))
+            except BlockingIOError:
+                break
+        selector.register(ours, WRITE)
+        assert selector.select(0) == []
+        selector.modify(ours, READ, "now it does")
+        [(key, events)] = selector.select(0)
+        assert (key.data, events) == ("now it does", READ)
+        selector.modify(ours, READ | WRITE)
+        assert [events for _, events in selector.select(0)] == [READ]
+
+
+def test_what_is_registered_is_found_by_what_it_is(pairs: Pairs) -> None:
+    with EndsApart() as selector:
+        ours, theirs = pairs.pair()
+        key = selector.register(ours, READ, "data")
+        assert [selector.get_key(each) for each in (ours, ours.fileno())] == [key, key]
+        assert len(selector.get_map()) == 1 and list(selector.get_map()) == [ours.fileno()]
+        with pytest.raises(KeyError, match="registered already"):
+            selector.register(ours, READ)
+        with pytest.raises(KeyError):
+            selector.get_key(theirs)
+        theirs.close()
+        with pytest.raises(KeyError, match="is not registered"):
+            selector.unregister(theirs)
+        ours.close()
+        assert selector.unregister(ours) == key
+        assert selector.select(0) == []
+
+
+def test_an_event_loop_serves_connections_and_sees_them_end(pairs: Pairs) -> None:
+    async def answered(ours: socket.socket) -> bytes:
+        reader, writer = await asyncio.open_connection(sock=ours)
+        writer.write((await reader.readexactly(1)) * 3)
+        rest = await reader.read()
+        writer.close()
+        return rest
+
+    async def main() -> None:
+        many = [pairs.pair() for _ in range(20)]
+        tasks = [asyncio.ensure_future(answered(ours)) for ours, _ in many]
+        loop = asyncio.get_running_loop()
+        for _, theirs in many:
+            await loop.sock_sendall(theirs, b"x")
+            assert await loop.sock_recv(theirs, 10) == b"xxx"
+            theirs.close()
+        assert await asyncio.gather(*tasks) == [b""] * 20
+
+    with asyncio.Runner(loop_factory=event_loop) as runner:
+        runner.run(main())
