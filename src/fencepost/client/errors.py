@@ -213,7 +213,9 @@ class FencedInstanceIdError(FatalError):
 
 
 class NoOffsetError(FatalError):
-    """There is no committed position, and auto_offset_reset="error" says not to choose one.  Seek, or change it."""
+    """There is no committed position, or the log does not have it any more, and auto_offset_reset="error" says not to
+    choose one.  Seek, or change it.
+    """
 
 
 class LogTruncatedError(NoOffsetError):

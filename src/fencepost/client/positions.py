@@ -21,6 +21,7 @@ from fencepost.client.errors import (
     UnreachableError,
     UnsupportedByBrokerError,
 )
+from fencepost.client.gone_offsets import gone_position, no_position, say_where_reading_goes_on
 from fencepost.client.transactional_id import (
     OffsetAndMetadata,
     checked_position,
@@ -131,10 +132,7 @@ class Positions:
         if not partitions:
             return {}
         if self._reset is None:
-            at = partitions[0]
-            raise NoOffsetError(
-                f"no position for {at.topic}-{at.partition}, and auto_offset_reset is 'error': seek() first"
-            )
+            raise no_position(partitions[0])
         if self._reset == LATEST and self._in_commit_order:
             stable = await list_offsets(self._cluster, partitions, LATEST, Isolation.READ_COMMITTED, led_only=True)
             ends = await self.ends(list(stable), LATEST, led_only=True)
@@ -169,14 +167,12 @@ class Positions:
                 kept = self._behind_what_is_gone(at, with_metadata(lost[at]), log_start)
                 if kept is not None:
                     found[at] = kept
-        anew = await self.reset([at for at in lost if at not in found])
-        if self._in_commit_order:
-            for at, position in anew.items():
-                logger.warning(
-                    "%s: the log has not what comes after %s any more: reading begins anew at %s, and what was kept of "
-                    "open transactions is dropped",
-                    *(at, with_metadata(lost[at]), with_metadata(position)),
-                )
+        left = [at for at in lost if at not in found]
+        if left and self._reset is None:
+            raise gone_position(left[0], lost[left[0]])
+        anew = await self.reset(left)
+        for at, position in anew.items():
+            say_where_reading_goes_on(at, lost[at], position, in_commit_order=self._in_commit_order)
         return found | anew
 
     def where_it_parted(

@@ -1,0 +1,43 @@
+"""What is said where there is no position to read at, or the log does not have it (any more)."""
+
+from __future__ import annotations
+
+import logging
+
+from fencepost.client.errors import NoOffsetError
+from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
+from fencepost.protocol.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+def no_position(at: TopicPartition) -> NoOffsetError:
+    """There is none, and `auto_offset_reset` is "error"."""
+    return NoOffsetError(f"no position for {at.topic}-{at.partition}, and auto_offset_reset is 'error': seek() first")
+
+
+def gone_position(at: TopicPartition, position: int | OffsetAndMetadata) -> NoOffsetError:
+    """The log does not have it, and `auto_offset_reset` is "error"."""
+    return NoOffsetError(
+        f"the log of {at.topic}-{at.partition} does not have offset {with_metadata(position).offset}, where reading was"
+        " to go on: retention, or who deleted records, may have taken it. auto_offset_reset is 'error': seek() to where"
+        " it is to go on"
+    )
+
+
+def say_where_reading_goes_on(
+    at: TopicPartition, gone: int | OffsetAndMetadata, position: int | OffsetAndMetadata, *, in_commit_order: bool
+) -> None:
+    """Say in the log that it is not where it was to go on: what is between may never have been read."""
+    if in_commit_order:
+        logger.warning(
+            "%s: the log has not what comes after %s any more: reading begins anew at %s, and what was kept of "
+            "open transactions is dropped",
+            *(at, with_metadata(gone), with_metadata(position)),
+        )
+    else:
+        logger.warning(
+            "%s-%s: the log does not have offset %s, where reading was to go on: it goes on at %s, as auto_offset_reset"
+            " says. Retention, or who deleted records, may have taken what is between, unread",
+            *(at.topic, at.partition, with_metadata(gone).offset, with_metadata(position).offset),
+        )
