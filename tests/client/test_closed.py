@@ -21,6 +21,7 @@ from fencepost.client import (
     blocking,
 )
 from fencepost.client.cluster import Cluster
+from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError, CommitInDoubtError, TimedOutError
 from fencepost.protocol.messages import EndTxnRequest, LeaveGroupRequest, OffsetCommitRequest
 from fencepost.simulation.world import ADDRESS, PORT, World
@@ -319,17 +320,20 @@ def test_who_is_closed_while_a_commit_waits_for_its_answer_is_not_told_that_it_f
 
 def slowly(monkeypatch: pytest.MonkeyPatch, kind: type, seconds: float) -> list[Any]:
     """Have requests of this kind take so long on their way; what was answered."""
-    call, answered = Cluster.call, list[Any]()
+    request, answered = Connection.request, list[Any]()
 
-    async def slow(cluster: Cluster, node: int, request: Any, **how: Any) -> Any:
-        if isinstance(request, kind):
-            await asyncio.sleep(seconds)
-        answer = await call(cluster, node, request, **how)
-        if isinstance(request, kind):
-            answered.append(request)
+    async def later(connection: Connection, message: Any, *how: Any) -> Any:
+        await asyncio.sleep(seconds)
+        answer = await request(connection, message, *how)
+        answered.append(message)
         return answer
 
-    monkeypatch.setattr(Cluster, "call", slow)
+    def slow(connection: Connection, message: Any, *how: Any, **more: Any) -> asyncio.Future[Any]:
+        if isinstance(message, kind):
+            return asyncio.ensure_future(later(connection, message, *how))
+        return request(connection, message, *how, **more)
+
+    monkeypatch.setattr(Connection, "request", slow)
     return answered
 
 
