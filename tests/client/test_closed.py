@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.client.slow_requests import slowly
 from tests.client.test_producer import LEVELS, producer, shown, simulate
 
 from fencepost.broker import running_broker
@@ -21,7 +22,6 @@ from fencepost.client import (
     blocking,
 )
 from fencepost.client.cluster import Cluster
-from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError, CommitInDoubtError, TimedOutError
 from fencepost.protocol.messages import EndTxnRequest, LeaveGroupRequest, OffsetCommitRequest
 from fencepost.simulation.world import ADDRESS, PORT, World
@@ -316,25 +316,6 @@ def test_who_is_closed_while_a_commit_waits_for_its_answer_is_not_told_that_it_f
         assert {CommitInDoubtError, type(None)} <= set(told)
 
     simulate(scenario, level)
-
-
-def slowly(monkeypatch: pytest.MonkeyPatch, kind: type, seconds: float) -> list[Any]:
-    """Have requests of this kind take so long on their way; what was answered."""
-    request, answered = Connection.request, list[Any]()
-
-    async def later(connection: Connection, message: Any, *how: Any) -> Any:
-        await asyncio.sleep(seconds)
-        answer = await request(connection, message, *how)
-        answered.append(message)
-        return answer
-
-    def slow(connection: Connection, message: Any, *how: Any, **more: Any) -> asyncio.Future[Any]:
-        if isinstance(message, kind):
-            return asyncio.ensure_future(later(connection, message, *how))
-        return request(connection, message, *how, **more)
-
-    monkeypatch.setattr(Connection, "request", slow)
-    return answered
 
 
 @LEVELS
