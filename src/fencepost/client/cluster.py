@@ -369,7 +369,8 @@ class Cluster:
     # Coordinators
 
     def ready_coordinator(self, kind: int, key: str, use: Use) -> Connection | None:
-        """The connection to the node that coordinates it, if both are known."""
+        """The connection to the node that coordinates it, if both are known.  Raises as `check_open`."""
+        self.check_open()
         node = self._coordinators.get((kind, key))
         return None if node is None else self.ready_connection(node, use)
 

@@ -130,10 +130,10 @@ class GroupOffsets:
         member: ConsumerGroupMetadata,
     ) -> asyncio.Future[OffsetCommitResponse] | None:
         """Send it now; None where that is not possible, as while the coordinator is looked for: `commit` does it."""
-        if (connection := self._requests.ready()) is None:
-            return None
         topics = _topics_of(offsets, topic_ids)
         try:
+            if (connection := self._requests.ready()) is None:
+                return None
             version = connection.version_of(OffsetCommitRequest, *self._versions(topics))
             return connection.request(self._request(topics, member), version)
         except ClientError:
