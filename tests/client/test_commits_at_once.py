@@ -138,7 +138,7 @@ def test_where_the_connection_is_lost_it_is_sent_again_before_those_after_it(is_
     run(main)
 
 
-@pytest.mark.parametrize("earlier", [None, 59.0], ids=["the first", "after another one"])
+@pytest.mark.parametrize("earlier", [None, 59.0, 61.0], ids=["the first", "after another one", "long after it"])
 @pytest.mark.parametrize("is_cancelled", [False, True])
 def test_it_has_the_time_of_its_deadline_and_no_more(earlier: float | None, is_cancelled: bool) -> None:
     async def main(loop: VirtualLoop) -> float:
