@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from tests.client.test_closed import slowly
+from tests.client.slow_requests import slowly
 from tests.client.test_group import PARTITIONS, SHORT_SESSIONS, member, take, write
 from tests.client.test_producer import simulate
 from tests.client.test_rebalances import Notes
