@@ -26,6 +26,9 @@ class Ready:
         """Offsets that were sent at once, and the answers."""
         self.stored_later: list[int] = []
         self.is_reached = True
+        self.takes = 0.0
+        """Seconds that it takes to answer what is sent later."""
+        self.together = self.most_together = 0
 
     def deadline(self) -> Deadline:
         return Deadline(Runtime.real(), 60_000, "committing")
@@ -50,6 +53,10 @@ class Ready:
         begun: asyncio.Future[bool] | None,
     ) -> None:
         if begun is None:
+            self.together += 1
+            self.most_together = max(self.together, self.most_together)
+            await asyncio.sleep(self.takes)
+            self.together -= 1
             self.stored_later.append(positions[AT].offset)
             return
         try:
@@ -199,6 +206,59 @@ def test_who_closes_before_it_is_answered_tells_whoever_waits() -> None:
         assert ready.begun[0][1].cancelled()
         await scene.commits.settled()
         assert loop.time() == 0, "nor is anything left that would be waited for"
+
+    run(main)
+
+
+ANSWERS = pytest.mark.parametrize("answer", [True, False, ConnectionLostError("it was lost")], ids=repr)
+
+
+def tell(answer: asyncio.Future[bool], given: bool | ConnectionLostError) -> None:
+    if isinstance(given, bool):
+        answer.set_result(given)
+    else:
+        answer.set_exception(given)
+
+
+@ANSWERS
+def test_one_that_is_answered_in_the_turn_in_which_it_is_late_ends_once_and_before_those_after_it(
+    answer: bool | ConnectionLostError,
+) -> None:
+    """As where a process stood still for longer than that."""
+
+    async def main(loop: VirtualLoop) -> None:
+        scene, ready = ready_scene()
+        ready.takes = 1
+        ended: list[tuple[int, bool]] = []
+
+        def note(positions: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+            ended.append((positions[AT].offset, error is None))
+
+        loop.call_at(60, lambda: tell(ready.begun[0][1], answer))
+        for offset in 1, 2:
+            scene.commits.commit_async({AT: offset}, note)
+        loop.call_at(60.5, lambda: scene.commits.commit_async({AT: 3}, note))
+        await asyncio.sleep(70)
+        assert ended == [(1, answer is not False), (2, True), (3, True)]
+        assert ready.stored_later == [*([] if isinstance(answer, bool) else [1]), 2, 3]
+        assert ready.most_together == 1
+
+    run(main)
+
+
+@ANSWERS
+def test_one_that_is_answered_in_the_turn_in_which_it_is_closed_ends_once(answer: bool | ConnectionLostError) -> None:
+    async def main(_: VirtualLoop) -> None:
+        scene, ready = ready_scene()
+        errors: list[Exception | None] = []
+        scene.commits.commit_async({AT: 1}, lambda _, error: errors.append(error))
+        tasks = asyncio.all_tasks()
+        tell(ready.begun[0][1], answer)
+        scene.commits.close()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == tasks
+        await asyncio.sleep(1)
+        assert list(map(type, errors)) == [ClosedError]
 
     run(main)
 

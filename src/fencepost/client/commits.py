@@ -197,6 +197,8 @@ class Commits:
         return True
 
     def _answered_at_once(self, answer: asyncio.Future[OffsetCommitResponse]) -> None:
+        if answer is not self._at_once:
+            return  # it was late or this was closed, in the same turn of the loop
         (commit,), offsets = self._sent, self._offsets
         assert offsets is not None, "who has sent something has a group"
         self._at_once = None
@@ -221,7 +223,6 @@ class Commits:
             self._watch(deadline)
             return
         begun, self._at_once = self._at_once, None
-        begun.remove_done_callback(self._answered_at_once)
         self._set_to_work(self._offsets, begun)
 
     def _topic_ids(self, positions: Committed) -> dict[TopicPartition, uuid.UUID]:
@@ -286,7 +287,6 @@ class Commits:
         if self._work is not None:
             self._work.cancel()
         if self._at_once is not None:
-            self._at_once.remove_done_callback(self._answered_at_once)
             self._at_once.cancel()
             self._at_once = None
         if self._late is not None:
