@@ -242,7 +242,7 @@ def shown(names: Names) -> tuple[list[str], int]:
         ends = consumer.end_offsets(partitions)
         consumer.assign(partitions)
         values = list[str]()
-        while not consumer.assignment() or any(consumer.position(at) < ends[at] for at in partitions):
+        while not consumer.next_offsets() or any(consumer.position(at) < ends[at] for at in partitions):
             values += [(record.value or b"").decode() for record in consumer.poll(500)]
         if not names.group:
             return values, -1
