@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
 from tests.spark.places import Place
 
 from fencepost.spark import Sink
-from fencepost.spark.session_settings import AT_ONCE, MOST_AT_ONCE
+from fencepost.spark.session_settings import AT_ONCE, MOST_AT_ONCE, little_at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +25,51 @@ def how_many_came_together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     for batch in batches:
         count = pa.array([str(batch.num_rows)] * batch.num_rows)
         yield pa.RecordBatch.from_arrays([count], ["value"])
+
+
+class Conf(dict[str, str]):
+    """What is set in a session."""
+
+    def __init__(self, interrupt: BaseException | None = None) -> None:
+        super().__init__()
+        self._interrupt = interrupt
+
+    def set(self, name: str, value: str) -> None:
+        self[name] = value
+        if self._interrupt is not None:
+            raise self._interrupt
+
+    def unset(self, name: str) -> None:
+        self.pop(name, None)
+
+
+def session(conf: Conf) -> SparkSession:
+    return cast("SparkSession", SimpleNamespace(conf=conf))
+
+
+def test_what_somebody_sets_while_a_write_runs_stays() -> None:
+    conf = Conf()
+    with little_at_once(session(conf)):
+        assert conf == {MOST_AT_ONCE: str(AT_ONCE)}
+        conf.set(MOST_AT_ONCE, "67108864")
+    assert conf == {MOST_AT_ONCE: "67108864"}
+
+
+def test_of_two_writes_at_once_the_first_that_began_takes_it_back_when_it_ends() -> None:
+    conf = Conf()
+    with ExitStack() as second:
+        with little_at_once(session(conf)):
+            second.enter_context(little_at_once(session(conf)))
+        assert conf == {}
+    assert conf == {}
+
+
+def test_who_is_interrupted_as_it_is_set_leaves_nothing_set() -> None:
+    """Spark has done it by then: the answer is what is not waited for."""
+    conf = Conf(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt), little_at_once(session(conf)):
+        raise AssertionError("nothing is written")
+    assert conf == {}
 
 
 @pytest.fixture

@@ -39,9 +39,10 @@ def little_at_once(spark: SparkSession) -> Iterator[None]:
     if spark.conf.get(MOST_AT_ONCE, None) is not None:
         yield
         return
-    spark.conf.set(MOST_AT_ONCE, str(AT_ONCE))
     try:
+        spark.conf.set(MOST_AT_ONCE, str(AT_ONCE))
         yield
     finally:
         with suppress(Exception):  # of a session that is no more: what ended the tasks is what counts
-            spark.conf.unset(MOST_AT_ONCE)
+            if spark.conf.get(MOST_AT_ONCE, None) == str(AT_ONCE):  # else somebody has set it meanwhile
+                spark.conf.unset(MOST_AT_ONCE)
