@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.client.test_group import QUICK, take, write
 from tests.client.test_producer import simulate
 
 from fencepost.client import Admin, Consumer, NoOffsetError, TopicPartition
+from fencepost.client.gone_offsets import GoneOffsets
+from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
 
 AT = TopicPartition("t", 0)
@@ -41,3 +45,18 @@ def test_whoever_is_passed_by_retention_is_told_where_reading_would_have_gone_on
     simulate(scenario)
     told = [message for message in caplog.messages if "does not have offset 4" in message]
     assert [f"it goes on at {offset}" in message for message in told] == [True] * (offset is not None)
+
+
+def test_whoever_is_slower_than_retention_is_told_so_once_a_minute_of_each_partition(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(_: VirtualLoop) -> None:
+        gone = GoneOffsets(in_commit_order=False)
+        for number in range(7):
+            for at in AT, TopicPartition("t", 1):
+                gone.say_where_reading_goes_on(at, number, number + 10)
+            await asyncio.sleep(10.1)
+
+    run(main)
+    told = [(message[:3], "and 5 times since" in message) for message in caplog.messages]
+    assert told == [("t-0", False), ("t-1", False), ("t-0", True), ("t-1", True)]

@@ -21,7 +21,7 @@ from fencepost.client.errors import (
     UnreachableError,
     UnsupportedByBrokerError,
 )
-from fencepost.client.gone_offsets import gone_position, no_position, say_where_reading_goes_on
+from fencepost.client.gone_offsets import GoneOffsets, gone_position, no_position
 from fencepost.client.transactional_id import (
     OffsetAndMetadata,
     checked_position,
@@ -63,6 +63,7 @@ class Positions:
         self._reset = _RESETS[auto_offset_reset]
         self._isolation = isolation
         self._in_commit_order = in_commit_order
+        self._gone = GoneOffsets(in_commit_order=in_commit_order)
 
     def checked(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -172,7 +173,7 @@ class Positions:
             raise gone_position(left[0], lost[left[0]])
         anew = await self.reset(left)
         for at, position in anew.items():
-            say_where_reading_goes_on(at, lost[at], position, in_commit_order=self._in_commit_order)
+            self._gone.say_where_reading_goes_on(at, lost[at], position)
         return found | anew
 
     def where_it_parted(
