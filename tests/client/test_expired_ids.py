@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -84,16 +85,18 @@ def test_case_3_another_producer_has_the_id_by_now(level: int, call: str) -> Non
     simulate(scenario, level, **EXPIRY)
 
 
-def lose_an_answer(monkeypatch: pytest.MonkeyPatch, asked: list[asyncio.Task[Any]]) -> None:
-    """The first EndTxn is carried out; whoever waits for its answer is interrupted then."""
-    handler = SERVED[END_TXN].handler
+async def interrupted(monkeypatch: pytest.MonkeyPatch, call: Coroutine[Any, Any, object]) -> None:
+    """Its EndTxn is carried out; whoever waits for the answer is interrupted then."""
+    handler, asking = SERVED[END_TXN].handler, asyncio.create_task(call)
 
     def carried_out(request: Any, context: Any, node: Any) -> Any:
-        if asked:
-            asked.pop().cancel()
+        asking.cancel()
         return handler(request, context, node)
 
-    monkeypatch.setitem(SERVED, END_TXN, replace(SERVED[END_TXN], handler=carried_out))
+    with monkeypatch.context() as patched:
+        patched.setitem(SERVED, END_TXN, replace(SERVED[END_TXN], handler=carried_out))
+        await asyncio.wait([asking])
+    assert asking.cancelled()
 
 
 @LEVELS
@@ -104,16 +107,11 @@ def test_a_commit_that_was_interrupted_is_in_doubt_once_the_id_is_forgotten(
     """It was carried out here: whoever is told that nothing of it is there writes it again."""
 
     async def scenario(world: World) -> None:
-        asked: list[asyncio.Task[Any]] = []
         async with producer(world) as writer:
             await writer.init_transactions()
             await writer.begin_transaction()
             await writer.send("t", b"paid", partition=0)
-            lose_an_answer(monkeypatch, asked)
-            committing = asyncio.create_task(writer.commit_transaction())
-            asked.append(committing)
-            await asyncio.wait([committing])
-            assert committing.cancelled()
+            await interrupted(monkeypatch, writer.commit_transaction())
             if expires:
                 await expire(world)
                 with pytest.raises(CommitInDoubtError, match="committed or not: read the output"):
@@ -129,18 +127,13 @@ def test_a_prepared_transaction_whose_completion_was_interrupted_is_not_known_to
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(world: World) -> None:
-        asked: list[asyncio.Task[Any]] = []
         async with producer(world) as writer:
             await writer.init_transactions()
             await writer.begin_transaction()
             await writer.send("t", b"paid", partition=0)
             kept = str(await writer.prepare_transaction())
         async with producer(world) as other:
-            lose_an_answer(monkeypatch, asked)
-            completing = asyncio.create_task(other.complete_transaction(kept))
-            asked.append(completing)
-            await asyncio.wait([completing])
-            assert completing.cancelled()
+            await interrupted(monkeypatch, other.complete_transaction(kept))
             await expire(world)
             assert not await other.complete_transaction(kept)
         assert await shown(world) == [b"paid"]
