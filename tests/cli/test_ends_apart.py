@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import selectors
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Any, cast
 
 import pytest
 
@@ -70,6 +72,95 @@ def test_an_end_is_not_told_to_who_does_not_read(pairs: Pairs) -> None:
         assert (key.data, events) == ("now it does", READ)
         selector.modify(ours, READ | WRITE)
         assert [events for _, events in selector.select(0)] == [READ]
+
+
+def connected(held: ExitStack) -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = held.enter_context(socket.create_connection(server.getsockname()))
+        ours = held.enter_context(server.accept()[0])
+    ours.setblocking(False)
+    return ours, theirs
+
+
+def nothing_came(_: socket.socket, __: socket.socket) -> None: ...
+
+
+def something_came(_: socket.socket, theirs: socket.socket) -> None:
+    theirs.send(b"?")
+
+
+def it_has_ended(_: socket.socket, theirs: socket.socket) -> None:
+    theirs.close()
+
+
+def something_came_and_it_has_ended(_: socket.socket, theirs: socket.socket) -> None:
+    theirs.send(b"?")
+    theirs.close()
+
+
+def it_was_reset(_: socket.socket, theirs: socket.socket) -> None:
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    theirs.close()
+
+
+def both_have_ended(ours: socket.socket, theirs: socket.socket) -> None:
+    ours.shutdown(socket.SHUT_RDWR)
+    theirs.close()
+
+
+def nothing_more_can_be_sent(ours: socket.socket, _: socket.socket) -> None:
+    with suppress(BlockingIOError):
+        while ours.send(bytes(1_000_000)):
+            pass
+
+
+@pytest.mark.parametrize(
+    "befalls",
+    [
+        nothing_came,
+        something_came,
+        it_has_ended,
+        something_came_and_it_has_ended,
+        it_was_reset,
+        both_have_ended,
+        nothing_more_can_be_sent,
+        None,
+    ],
+)
+@pytest.mark.parametrize("events", [READ, WRITE, READ | WRITE])
+def test_what_is_ready_is_what_the_standard_selector_says(
+    events: int, befalls: Callable[[socket.socket, socket.socket], None] | None
+) -> None:
+    """None: it was never connected."""
+    with ExitStack() as held, EndsApart() as ours, selectors.EpollSelector() as standard:
+        if befalls is None:
+            watched = held.enter_context(socket.socket())
+        else:
+            watched, theirs = connected(held)
+            befalls(watched, theirs)
+        for selector in (ours, standard):
+            selector.register(watched, events, "data")
+        told, expected = ([tuple(each) for each in selector.select(0.01)] for selector in (ours, standard))
+        assert told == expected
+
+
+@pytest.mark.parametrize(("given", "waits"), [(None, None), (-1, 0), (0, 0), (0.0001, 0.001), (0.0021, 0.003), (5, 5)])
+def test_it_never_waits_for_less_than_it_is_asked_to(given: float | None, waits: float | None) -> None:
+    """Else the loop would go round until a timer is due."""
+    asked = list[float | None]()
+
+    class Waits:
+        def poll(self, timeout: float | None, _: int) -> list[tuple[int, int]]:
+            asked.append(timeout)
+            return []
+
+        def close(self) -> None: ...
+
+    selector = EndsApart()
+    selector.close()
+    selector._epoll = cast(Any, Waits())
+    assert selector.select(given) == []
+    assert asked == [waits]
 
 
 def test_what_is_registered_is_found_by_what_it_is(pairs: Pairs) -> None:
