@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -261,6 +262,29 @@ def test_one_that_is_answered_in_the_turn_in_which_it_is_closed_ends_once(answer
         assert list(map(type, errors)) == [ClosedError]
 
     run(main)
+
+
+@ANSWERS
+def test_the_answer_to_one_that_is_closed_in_the_turn_in_which_it_is_late_is_nobodys(
+    answer: bool | ConnectionLostError,
+) -> None:
+    """Nor does asyncio say in the log that nobody asked for the loss of its connection."""
+
+    unheard: list[str] = []
+
+    async def main(loop: VirtualLoop) -> None:
+        scene, ready = ready_scene()
+        loop.set_exception_handler(lambda _, context: unheard.append(context["message"]))
+        committing = await begin(scene, 1)
+        loop.call_at(60, scene.commits.close)
+        with pytest.raises(ClosedError):
+            await committing
+        tell(ready.begun[0][1], answer)
+        await asyncio.sleep(0)
+
+    run(main)
+    gc.collect()
+    assert unheard == []
 
 
 def test_where_the_coordinator_is_not_reached_a_task_does_it() -> None:

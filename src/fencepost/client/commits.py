@@ -198,7 +198,10 @@ class Commits:
 
     def _answered_at_once(self, answer: asyncio.Future[OffsetCommitResponse]) -> None:
         if answer is not self._at_once:
-            return  # it was late or this was closed, in the same turn of the loop
+            # It was late or this was closed, perhaps in the same turn of the loop: whoever goes on with it may be gone.
+            if not answer.cancelled():
+                answer.exception()
+            return
         (commit,), offsets = self._sent, self._offsets
         assert offsets is not None, "who has sent something has a group"
         self._at_once = None
