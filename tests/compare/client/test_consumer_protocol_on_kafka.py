@@ -252,7 +252,7 @@ def test_members_of_java_and_librdkafka_share_with_ours(node: Node) -> None:
                 await until(are_shared)
                 await asyncio.to_thread(librdkafka.close)
                 await until(lambda: len(ours.assignment()) == len(theirs.owned) == 2)
-        assert not {at.partition for at in ours.assignment()} & theirs.owned
+                assert not {at.partition for at in ours.assignment()} & theirs.owned
 
     play(scenario, node, PARTITIONS)
 
