@@ -54,10 +54,16 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "impatient": lambda stage, process, stop: produce_impatiently(process, stage.outcomes, stop, stage.load),
     "asker": lambda stage, process, stop: Asker(process.runtime(), *stage.world.cluster[:2]).ask(stop),
     "reader": lambda stage, process, stop: read_meanwhile(
-        process, stage.passes, stop, stage.load.impatience_ms, stage.outcomes.sights
+        process, stage.passes, stop, stage.load.impatience_ms, stage.outcomes.sights, batches=stage.load.batches
     ),
     "onlooker": lambda stage, process, stop: read_meanwhile(
-        process, stage.uncommitted, stop, stage.load.impatience_ms, stage.outcomes.sights, UNCOMMITTED
+        process,
+        stage.uncommitted,
+        stop,
+        stage.load.impatience_ms,
+        stage.outcomes.sights,
+        UNCOMMITTED,
+        batches=stage.load.batches,
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Members of consumer groups and readers without one, that note what they are handed and what is confirmed to them."""
+"""Members of consumer groups, that note what they are handed and what is confirmed to them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from fencepost.client import Consumer, TopicPartition
+from fencepost.client import Consumer, OffsetAndMetadata, TopicPartition
 from fencepost.client.assignors import COOPERATIVE_STICKY, RANGE
 from fencepost.client.errors import (
     ClientError,
     CommitFailedError,
-    DamagedRecordsError,
     FencedInstanceIdError,
     ProducerFencedError,
 )
 from fencepost.client.records import ConsumerRecord
-from fencepost.simulation.group_notes import Begun, GroupNotes, Membership, Owned, Processed, Read, Stored
+from fencepost.client.transactional_id import with_metadata
+from fencepost.simulation.group_notes import Begun, GroupNotes, Membership, Owned, Processed, Stored
 from fencepost.simulation.processes import Process
 from fencepost.simulation.sights import Sights
+from fencepost.simulation.taking import take
 from fencepost.simulation.waiting import all_of
 from fencepost.simulation.world import ADDRESS, World
 
@@ -66,6 +67,10 @@ class Group(NamedTuple):
     """How partitions are shared out among them."""
     output: str = ""
     """The topic that its members write to, if they do."""
+    batches: bool = False
+    """Its members take, mostly, what was fetched of one partition at once."""
+    by_pattern: bool = False
+    """They subscribe to what fits a pattern."""
 
 
 class Scene(NamedTuple):
@@ -114,7 +119,6 @@ class Member:
         self._chance: random.Random = process.chance("member")
         self.leave = asyncio.Event()
         self.consumer = Consumer(
-            *group.topics,
             bootstrap_servers=ADDRESS,
             group_id=group.name,
             group_instance_id=f"{group.name}-{seat}" if group.static else None,
@@ -123,11 +127,20 @@ class Member:
             runtime=process.runtime(),
             **OPTIONS,
         )
+        self._subscribe(group.topics)
+        self._next: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
+        """What the consumer said is to be committed behind the last records."""
         self._owned: tuple[Membership, tuple[TopicPartition, ...]] | None = None
         self._generation: Membership | None = None
         self._paused: dict[TopicPartition, None] = {}
         self._moved: set[TopicPartition] = set()
         """Where it went back, and was handed nothing since."""
+
+    def _subscribe(self, topics: Sequence[str]) -> None:
+        if self._group.by_pattern:
+            self.consumer.subscribe(pattern="|".join(topics))
+        else:
+            self.consumer.subscribe(*topics)
 
     # Who it is, and what it was handed
 
@@ -219,9 +232,13 @@ class Member:
         wait, most = self._chance.uniform(0, 200), self._chance.choice(POLLED)
         patience = math.exp(self._chance.uniform(-8, -1.6)) if self._impatient() else None
         async with asyncio.timeout(patience):
-            records = await timed(self._scene, self._process, "poll", self.consumer.poll(wait, max_records=most))
+            taking = take(self.consumer, wait, most, batches=self._takes_batch())
+            records, self._next = await timed(self._scene, self._process, "poll", taking)
         self.note_owned(records)
         return records
+
+    def _takes_batch(self) -> bool:
+        return self._group.batches and self._chance.random() < 0.7
 
     def _impatient(self) -> bool:
         return self._chance.random() < (0.1 if self._scene.calm.is_set() else 0.25)
@@ -252,12 +269,14 @@ class Member:
             await asyncio.sleep(self._chance.uniform(0.3, 2 * SESSION_MS / 1000))
         await self._commit(records if dice > 0.6 else None)
         if self._group.changing and self._seat and dice > 0.97 and not self._scene.calm.is_set():
-            self.consumer.subscribe(*self._group.topics[: self._chance.randint(1, len(self._group.topics))])
+            self._subscribe(self._group.topics[: self._chance.randint(1, len(self._group.topics))])
 
     async def _commit(self, records: list[ConsumerRecord] | None) -> None:
         """What was handed out (None), or what of it is said: after these."""
         if records is None:
             offsets = {at: self.consumer.position(at) for at in self.consumer.assignment()}
+        elif self._next is not None:
+            offsets = {at: with_metadata(following).offset for at, following in self._next.items()}
         else:
             offsets = {TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
         member, begun = self.membership(), self._scene.now
@@ -368,39 +387,3 @@ async def live(
 def may_be_damaged(scene: Scene) -> bool:
     """Whether somebody may be told that records are damaged."""
     return scene.world.disk.was_wrong and not scene.calm.is_set()
-
-
-async def _polled(scene: Scene, process: Process, consumer: Consumer) -> list[ConsumerRecord]:
-    """What there is; nothing, and a little later, where it is told that records are damaged."""
-    try:
-        return await timed(scene, process, "poll", consumer.poll(200))
-    except DamagedRecordsError as damaged:
-        if not may_be_damaged(scene):
-            raise
-        scene.world.note(f"{process.name} cannot read: {damaged}")
-        await asyncio.sleep(0.1)
-        return []
-
-
-async def read(scene: Scene, name: str, topics: Sequence[str], isolation_level: str) -> None:
-    """Read from the beginning on, while all goes on, and note what is shown."""
-    process = Process(scene.world, name)
-    consumer = Consumer(
-        *topics,
-        bootstrap_servers=ADDRESS,
-        isolation_level=isolation_level,
-        runtime=process.runtime(),
-        **OPTIONS,
-    )
-
-    async def work() -> None:
-        while not scene.over.is_set():
-            for record in await _polled(scene, process, consumer):
-                value = (record.value or b"").decode()
-                place = incarnation(record, value)
-                scene.sights.note(record, place)
-                scene.notes.read.append(Read(name, place, record.offset, value))
-                scene.world.note(f"{name} reads {record.topic}-{record.partition} {record.offset} {value}")
-        await timed(scene, process, "close", consumer.close())
-
-    await process.start(work())

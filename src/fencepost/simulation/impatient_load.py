@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -17,7 +17,19 @@ from fencepost.client import Producer, TransactionAbortableError, TransactionAbo
 from fencepost.client.errors import ClientError, ClosedError, UnsupportedByBrokerError
 from fencepost.simulation.script import End, Transaction
 from fencepost.simulation.surroundings import ClientProcess
-from fencepost.simulation.workload import Died, Load, Outcomes, Sent, commit_at_last, drawn, gave_up, producer_of, send
+from fencepost.simulation.workload import (
+    Died,
+    Load,
+    Outcomes,
+    Sent,
+    commit_at_last,
+    drawn,
+    gave_up,
+    producer_of,
+    send,
+    send_together,
+    sent_together,
+)
 
 T = TypeVar("T")
 
@@ -27,6 +39,8 @@ _CLOSED_MEANWHILE: Final = 0.04
 #: How many of the prepared transactions are decided for, and of those are left to the next life.
 _DECIDED: Final = 0.8
 _LEFT: Final = 0.3
+#: What `send_many` says behind how many, where it is interrupted.
+_HANDED_OVER: Final = " records were handed over."
 
 
 async def produce_impatiently(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
@@ -149,6 +163,34 @@ class _Impatient:
 
     async def _write(self, producer: Producer, tag: str, planned: Transaction) -> None:
         records = self._outcomes.unknown[tag]
+        if self._load.together and self._world.chance(f"{tag}/together").random() < self._load.together:
+            for each in sent_together(tag, planned, self._load.shape):
+                records += each[: await self._together(producer, each)]
+        else:
+            await self._one_by_one(producer, tag, planned)
+        if planned.position:
+            self._outcomes.positions[tag] = planned.number
+            at, group = self._world.cluster.position, self._world.cluster.name_of(self._process.name)
+            try:
+                await self._once(partial(producer.send_offsets_to_transaction, {at: planned.number}, group))
+            except TimeoutError as error:
+                if isinstance(error, ClientError):
+                    raise
+                self._world.note(f"{tag} waits for its position no longer")
+
+    async def _together(self, producer: Producer, sent: Sequence[Sent]) -> int:
+        """How many of these the producer says were handed over, in one call that may be interrupted."""
+        try:
+            await self._once(partial(send_together, producer, sent, self._load.shape))
+        except TimeoutError as error:
+            if isinstance(error, ClientError):
+                raise
+            told = [note for note in getattr(error.__cause__, "__notes__", ()) if note.endswith(_HANDED_OVER)]
+            return int(told[0].removesuffix(_HANDED_OVER)) if told else 0
+        return len(sent)
+
+    async def _one_by_one(self, producer: Producer, tag: str, planned: Transaction) -> None:
+        records = self._outcomes.unknown[tag]
         for n, (topic, partition, pause) in enumerate(planned.records):
             sent = Sent(topic, partition, f"{tag}-{n}")
             try:
@@ -160,15 +202,6 @@ class _Impatient:
             records.append(sent)
             if pause:
                 await asyncio.sleep(pause)
-        if planned.position:
-            self._outcomes.positions[tag] = planned.number
-            at, group = self._world.cluster.position, self._world.cluster.name_of(self._process.name)
-            try:
-                await self._once(partial(producer.send_offsets_to_transaction, {at: planned.number}, group))
-            except TimeoutError as error:
-                if isinstance(error, ClientError):
-                    raise
-                self._world.note(f"{tag} waits for its position no longer")
 
     async def _end(self, producer: Producer, tag: str, planned: Transaction) -> None:
         prepares = self._load.prepares and self._chance.random() < 0.6

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from fencepost.log.producer_state import WINDOW
 from fencepost.simulation import small_limits
 from fencepost.simulation.cast import Window, kind
-from fencepost.simulation.group_load import POLLED
+from fencepost.simulation.group_load import POLLED, Group
 from fencepost.simulation.inhabitants.applications import ApplicationsPlan
-from fencepost.simulation.inhabitants.groups import AUDIT, KINDS, LEDGER, LOOPS, TRANSFORMERS, GroupsPlan
+from fencepost.simulation.inhabitants.groups import AUDIT, KINDS, LEDGER, LOOPS, TRANSFORMERS, GroupsPlan, as_usual
 from fencepost.simulation.record_shapes import Shape
 from fencepost.simulation.script import CallFault, RequestFault, Script, drawn_shares
 from fencepost.simulation.spark_tasks import Patience, TaskTrouble
@@ -151,7 +151,7 @@ def is_sound(plan: Plan) -> bool:
     """
     groups, load = plan.circumstances.groups, plan.circumstances.load
     if groups is not None and (
-        not {*groups.groups, *groups.transformers, *groups.loops} <= KINDS
+        not {as_usual(group) for group in (*groups.groups, *groups.transformers, *groups.loops)} <= KINDS
         or _MIN_SESSION not in plan.circumstances.settings
         or (plan.clients and (not load.pause or load.transaction_timeout_ms > _SOON_MS))
     ):
@@ -365,6 +365,8 @@ def _load(chance: Random, seed: int, *, groups: bool, alone: bool) -> Load:
         max_in_flight=in_flight.choice((1, 2, 5, 5, 5)),
         most_records=in_flight.choice((6, 30)) if alone else 6,
         compression=Random(f"{seed}/compression").choice(("none", "none", "none", "gzip", "snappy", "lz4", "zstd")),
+        together=Random(f"{seed}/together").choice((0, 0, 0.3, 1)),
+        batches=Random(f"{seed}/batches").random() < 0.4,
     )
 
 
@@ -372,7 +374,13 @@ def _groups(chance: Random, seed: int, *, is_late: bool) -> GroupsPlan:
     groups = tuple(group for group in (LEDGER, AUDIT) if chance.random() < 0.6)
     transformers = (TRANSFORMERS,) if chance.random() < 0.6 or not groups else ()
     loops = (LOOPS,) if Random(f"{seed}/loops").random() < 0.5 else ()
-    return GroupsPlan(groups, transformers, loops, requests_are_late=is_late)
+    ways = Random(f"{seed}/ways to read")
+    batches, by_pattern = ways.random() < 0.4, ways.random() < 0.3
+
+    def there(*kind: Group) -> tuple[Group, ...]:
+        return tuple(group._replace(batches=batches, by_pattern=by_pattern) for group in kind)
+
+    return GroupsPlan(there(*groups), there(*transformers), there(*loops), is_late, batches)
 
 
 def draw_applications(chance: Random) -> ApplicationsPlan:

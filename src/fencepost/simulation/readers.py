@@ -10,6 +10,7 @@ from fencepost.client import Admin, Consumer, TopicPartition
 from fencepost.client.errors import ClientError
 from fencepost.simulation.sights import Sights
 from fencepost.simulation.surroundings import ClientProcess, Surroundings
+from fencepost.simulation.taking import take
 
 COMMITTED: Final = "read_committed"
 UNCOMMITTED: Final = "read_uncommitted"
@@ -77,8 +78,13 @@ async def read_meanwhile(
     impatience_ms: int,
     sights: Sights,
     isolation: str = COMMITTED,
+    *,
+    batches: bool = False,
 ) -> None:
-    """What consumers are shown while everything goes on, each from the start of every partition."""
+    """What consumers are shown while everything goes on, each from the start of every partition.
+
+    `batches`: they take what was fetched of one partition at once.
+    """
     world, name = process.world, process.name
     partitions = world.cluster.places
     chance = world.chance(name)
@@ -97,7 +103,7 @@ async def read_meanwhile(
             ) as consumer:
                 consumer.assign(partitions)
                 while world.loop.time() < until and not stop.is_set():
-                    for record in await consumer.poll(20):
+                    for record in (await take(consumer, 20, batches=batches)).records:
                         at = TopicPartition(record.topic, record.partition)
                         shown[at].append((record.value or b"").decode())
                         sights.note(record, at)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 from fencepost.client import Admin, Producer, RecordMetadata, TransactionAbortableError
 from fencepost.client.errors import (
@@ -54,6 +56,10 @@ class Load(NamedTuple):
     max_in_flight: int = 5
     compression: str = "none"
     """Of the batches."""
+    together: float = 0
+    """In how many transactions the records of a partition are handed over in one call."""
+    batches: bool = False
+    """Whether readers take what was fetched of one partition at once."""
     impatience_ms: int = 400
     """For how long readers, and those who send raw requests or single records, wait for an answer."""
     shape: Shape = Shape()
@@ -91,6 +97,26 @@ async def send(producer: Producer, sent: Sent, shape: Shape) -> asyncio.Future[R
     """Hand a record over."""
     key, headers = shape.key_of(sent.value), shape.headers_of(sent.value)
     return await producer.send(sent.topic, sent.value.encode(), key=key, partition=sent.partition, headers=headers)
+
+
+def sent_together(tag: str, planned: Transaction, shape: Shape) -> list[list[Sent]]:
+    """The records of a transaction, those that one call takes together: of one partition, and without headers."""
+    sent = [Sent(topic, partition, f"{tag}-{n}") for n, (topic, partition, _) in enumerate(planned.records)]
+    calls: list[list[Sent]] = []
+    for _, there in groupby(sorted(sent, key=itemgetter(0, 1)), itemgetter(0, 1)):
+        for has_headers, alike in groupby(there, lambda one: bool(shape.headers_of(one.value))):
+            found = [*alike]
+            calls += [[one] for one in found] if has_headers else [found]
+    return calls
+
+
+async def send_together(producer: Producer, sent: Sequence[Sent], shape: Shape) -> asyncio.Future[Any]:
+    """Hand these records over in one call, where they are several."""
+    (topic, partition, _), keys = sent[0], [shape.key_of(each.value) for each in sent]
+    if len(sent) == 1:
+        return await send(producer, sent[0], shape)
+    values = [each.value.encode() for each in sent]
+    return await producer.send_many(topic, values, keys=keys if shape.keys else None, partition=partition)
 
 
 async def make_topics(
@@ -291,11 +317,12 @@ async def _transaction(
     records: list[Sent] = []
     outcomes.unknown[tag] = records
     await producer.begin_transaction()
-    for n, (topic, partition, pause) in enumerate(planned.records):
-        records.append(sent := Sent(topic, partition, f"{tag}-{n}"))
-        await send(producer, sent, load.shape)
-        if pause:
-            await asyncio.sleep(pause)
+    if load.together and world.chance(f"{tag}/together").random() < load.together:
+        for each in sent_together(tag, planned, load.shape):
+            records += each
+            await send_together(producer, each, load.shape)
+    else:
+        await _send_one_by_one(producer, tag, records, planned, load.shape)
     if planned.position:
         await _commit_position(world, producer, tag, outcomes)
     if planned.end is End.IS_REPLACED:
@@ -316,6 +343,16 @@ async def _transaction(
         await producer.commit_transaction()
         outcomes.committed[tag] = outcomes.unknown.pop(tag)
         world.note(f"{tag} committed")
+
+
+async def _send_one_by_one(
+    producer: Producer, tag: str, records: list[Sent], planned: Transaction, shape: Shape
+) -> None:
+    for n, (topic, partition, pause) in enumerate(planned.records):
+        records.append(sent := Sent(topic, partition, f"{tag}-{n}"))
+        await send(producer, sent, shape)
+        if pause:
+            await asyncio.sleep(pause)
 
 
 async def _commit_position(world: Surroundings, producer: Producer, tag: str, outcomes: Outcomes) -> None:

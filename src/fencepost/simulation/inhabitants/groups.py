@@ -31,8 +31,9 @@ from fencepost.simulation.checkers.groups.unreal import unreal
 from fencepost.simulation.checkers.groups.went_back import went_back
 from fencepost.simulation.consume_transform_produce import OUTPUT_PARTITIONS, Transformer
 from fencepost.simulation.exactly_once_load import Looper
-from fencepost.simulation.group_load import REBORN, Group, Scene, read, sit
+from fencepost.simulation.group_load import REBORN, Group, Scene, sit
 from fencepost.simulation.group_notes import GroupNotes, Truth, read_truth
+from fencepost.simulation.group_readers import read
 from fencepost.simulation.surroundings import TOPICS
 from fencepost.simulation.waiting import all_of
 from fencepost.simulation.workload import Outcomes
@@ -46,6 +47,13 @@ LOOPS: Final = Group("loops", tuple(TOPICS), seats=3, haunted=True, output="loop
 KEEPERS: Final = Group("keepers", (*TOPICS, GROWN, REBORN), changing=True, strategies=(COOPERATIVE_STICKY,))
 KEEPING_LOOPS: Final = LOOPS._replace(name="keeping-loops", strategies=(COOPERATIVE_STICKY,))
 KINDS: Final = frozenset((LEDGER, AUDIT, TRANSFORMERS, LOOPS, KEEPERS, KEEPING_LOOPS))
+
+
+def as_usual(group: Group) -> Group:
+    """That kind of group, whose members take records one after the other, of topics that they name."""
+    return group._replace(batches=False, by_pattern=False)
+
+
 _SETTLING: Final = 4.0
 """Seconds until what goes on from before is over: sessions of the dead, requests that are late, rebalances."""
 _PATIENCE: Final = 10.0
@@ -61,6 +69,8 @@ class GroupsPlan(NamedTuple):
     """Which read, transform and write with `ExactlyOnce`."""
     requests_are_late: bool = False
     """A commit that is late may come after the next one."""
+    batches: bool = False
+    """Whether readers take what was fetched of one partition at once."""
 
 
 class Groups:
@@ -98,7 +108,7 @@ class Groups:
         members = [sit(scene, group, n) for group in plan.groups for n in range(group.seats)]
         members += [sit(scene, group, n, Transformer) for group in plan.transformers for n in range(group.seats)]
         members += [sit(scene, group, n, Looper) for group in plan.loops for n in range(group.seats)]
-        members += [read(scene, name, (*TOPICS, GROWN), f"read_{name}") for name in READERS]
+        members += [read(scene, name, (*TOPICS, GROWN), f"read_{name}", batches=plan.batches) for name in READERS]
         self._members = [loop.create_task(member) for member in members]
 
     def calm_down(self) -> None:

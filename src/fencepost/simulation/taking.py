@@ -1,0 +1,25 @@
+"""The ways in which a consumer hands records out: some at most, or all that was fetched of one partition."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fencepost.client import Consumer, OffsetAndMetadata
+from fencepost.client.records import ConsumerRecord
+from fencepost.protocol.types import TopicPartition
+
+
+class Taken(NamedTuple):
+    """What was handed out at once."""
+
+    records: list[ConsumerRecord]
+    next_offsets: dict[TopicPartition, int | OffsetAndMetadata] | None = None
+    """What the consumer says is to be committed behind it; None where it does not say."""
+
+
+async def take(consumer: Consumer, wait_ms: float, most: int = 500, *, batches: bool) -> Taken:
+    """What comes within so many milliseconds.  `batches`: of one partition, however much that is."""
+    if not batches:
+        return Taken(await consumer.poll(wait_ms, max_records=most))
+    batch = await consumer.poll_batch(wait_ms)
+    return Taken([]) if batch is None else Taken([*batch.records()], {batch.at: batch.next_offset})
