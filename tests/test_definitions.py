@@ -155,6 +155,7 @@ def test_every_public_class_and_function_says_what_it_is() -> None:
 TYPED = {
     r"now|.*_ms|(.*_)?timestamp": "Milliseconds",
     r"(.*_)?lsn": "Lsn",
+    r"(?!relative_)(.*_)?offset|high_watermark": "Offset",
     r"(.*_)?producer_id": "ProducerId",
     r"(.*_)?producer_epoch": "Epoch",
     r"(.*_)?(leader|coordinator)_epoch": "LeaderEpoch",
@@ -162,11 +163,16 @@ TYPED = {
 #: In these users hand numbers in and are handed them, or a step of a simulated one is said.
 OF_USERS = ("cli/", "client/", "simulation/", "spark/")
 MAY_BE_NUMBERS = {
-    "compiled, or called for every record, where the call of a type would cost": (
+    "compiled, or called for every batch or record, where the call of a type would cost": (
         "log/batch_check.py: timestamp",
+        "log/segment.py: least_offset",
+        "protocol/record_kernel.py: base_offset",
         "protocol/record_kernel.py: base_timestamp",
+        "protocol/record_scan.py: offset",
         "protocol/record_scan.py: timestamp",
+        "protocol/record_tuples.py: offset",
         "protocol/record_tuples.py: timestamp",
+        "protocol/records.py: base_offset",
         "protocol/records.py: base_timestamp",
         "protocol/records.py: max_timestamp",
         "protocol/records.py: timestamp",
@@ -211,6 +217,8 @@ def test_a_number_that_has_a_type_is_of_it() -> None:
         ("def leader_epoch(self) -> int: pass", ["leader_epoch"]),
         ("class A:\n coordinator_epoch: int", ["coordinator_epoch"]),
         ("self.timeout_ms: int = 1", ["timeout_ms"]),
+        ("def f(offset: int, relative_offset: int) -> None: pass", ["offset"]),
+        ("def log_end_offset(self) -> int: pass", ["log_end_offset"]),
         ("def f(now: Milliseconds, count: int, producer_id: ProducerId | None): pass", []),
         ("timeout_ms: int32", []),
     ],

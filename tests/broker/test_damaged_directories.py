@@ -41,7 +41,7 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from fencepost.protocol.partitioning import partition_for_id
 from fencepost.protocol.records import decode_batch, encode_batch, encode_record, seal
-from fencepost.protocol.types import LeaderEpoch, Milliseconds, ProducerIdAndEpoch
+from fencepost.protocol.types import LeaderEpoch, Milliseconds, Offset, ProducerIdAndEpoch
 
 PARTITIONS = 5
 COME_AGAIN = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -75,7 +75,7 @@ def append(data: Path, directory: str, raw: bytes) -> int:
     known = file.read_bytes()
     offset = max((header.last_offset for _, header in headers(known)), default=-1) + 1
     given = bytearray(raw)
-    stamp(given, 0, offset, LeaderEpoch(0))
+    stamp(given, 0, Offset(offset), LeaderEpoch(0))
     file.write_bytes(known + given)
     forget_the_commit_log(data)
     return offset

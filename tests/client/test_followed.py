@@ -13,7 +13,7 @@ from fencepost.client.errors import ClientError, DamagedRecordsError
 from fencepost.client.followed import Fetched, Followed
 from fencepost.protocol.batch import stamp
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import LeaderEpoch, TopicPartition
+from fencepost.protocol.types import LeaderEpoch, Offset, TopicPartition
 
 pytestmark = pytest.mark.usefixtures("each_twin")
 
@@ -38,7 +38,7 @@ def log_of(sizes: list[int], damaged: int, damage: Callable[[bytearray], None]) 
     found, offset = [], 0
     for number, size in enumerate(sizes):
         batch = bytearray(encode_batch([(0, None, b"%d" % (offset + each), ()) for each in range(size)]))
-        stamp(batch, 0, offset, LeaderEpoch(0))
+        stamp(batch, 0, Offset(offset), LeaderEpoch(0))
         if number == damaged:
             damage(batch)
         offset += size

@@ -22,7 +22,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from fencepost.protocol.records import decode_batch
-from fencepost.protocol.types import Milliseconds, ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import Milliseconds, Offset, ProducerIdAndEpoch, TopicPartition
 from fencepost.runtime import Runtime
 from fencepost.simulation.loop import VirtualLoop, run
 
@@ -58,7 +58,7 @@ class Partition:
         offset = len(self.values)
         self.values += values
         entry.batches.append(
-            BatchMetadata(header.last_sequence, len(self.values) - 1, len(values) - 1, Milliseconds(0))
+            BatchMetadata(header.last_sequence, Offset(len(self.values) - 1), len(values) - 1, Milliseconds(0))
         )
         return ErrorCode.NONE, offset
 

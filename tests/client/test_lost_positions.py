@@ -16,7 +16,7 @@ from tests.client.test_producer import simulate
 from fencepost.client import Consumer, LogTruncatedError, OffsetAndMetadata
 from fencepost.client.lost_positions import find_lost_positions
 from fencepost.log.leader_epochs import assigned
-from fencepost.protocol.types import LeaderEpoch, TopicPartition
+from fencepost.protocol.types import LeaderEpoch, Offset, TopicPartition
 from fencepost.simulation.world import ADDRESS, World
 
 AT = TopicPartition("t", 0)
@@ -86,7 +86,7 @@ def elect(world: World, first: int) -> None:
     assert partition is not None
     partition.leader_epoch = LeaderEpoch(partition.leader_epoch + 1)
     starts = [each for each in partition.epoch_starts if each[1] < first]
-    partition.epoch_starts = assigned(starts, partition.leader_epoch, first)
+    partition.epoch_starts = assigned(starts, partition.leader_epoch, Offset(first))
     (segment,) = partition.segments
     for place, header in list(segment.headers_from(0)):
         if header.base_offset >= first:

@@ -11,7 +11,7 @@ from fencepost.protocol.batch import stamp
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId, TopicPartition
 
 pytestmark = pytest.mark.usefixtures("each_twin")
 
@@ -60,7 +60,7 @@ def test_aborted_and_control_records_are_hidden_and_the_position_passes_them(
             )
             written += [(offset + n, None if first is None else producer * 1000 + first) for n in range(count)]
             size = count
-        stamp(batch, 0, offset, LeaderEpoch(0))
+        stamp(batch, 0, Offset(offset), LeaderEpoch(0))
         data += batch
         offset += size
     stable = min(open_since.values(), default=offset)
@@ -92,7 +92,7 @@ def test_what_lies_before_a_damaged_batch_is_seen(sizes: list[int]) -> None:
     data, offset, start = bytearray(), 0, 0
     for size in sizes:
         batch = bytearray(encode_batch([(0, None, b"x", ())] * size))
-        stamp(batch, 0, offset, LeaderEpoch(0))
+        stamp(batch, 0, Offset(offset), LeaderEpoch(0))
         start, offset = offset, offset + size
         data += batch
     data[-1] ^= 1

@@ -101,7 +101,7 @@ def test_journals_are_read_a_step_of_each_in_turn() -> None:
             steps.append(name)
             yield
         if unreadable:
-            raise JournalUnreadable("journal", 0, 0, "damaged")
+            raise JournalUnreadable("journal", 0, Offset(0), "damaged")
         steps.append(f"{name} is read")
 
     for _ in in_turn([reading("a", 4), reading("b", 2, unreadable=True), reading("c", 1)]):

@@ -19,7 +19,7 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import NewRecord, Record, decode_batch, encode_batch
-from fencepost.protocol.types import Epoch, Isolation, LeaderEpoch, ProducerId
+from fencepost.protocol.types import Epoch, Isolation, LeaderEpoch, Offset, ProducerId
 
 KEYS = (b"", b"a", b"b", b"c", bytes(40), bytes(39) + b"1", b"z" * 31, b"z" * 32)
 RETENTION = 1_000
@@ -160,7 +160,7 @@ def committed(partition: Partition, offset: int = 0) -> list[Record]:
     found: list[Record] = []
     offset = max(offset, partition.log_start_offset)
     while offset < partition.last_stable_offset:
-        fetched = partition.read(offset, 700, Isolation.READ_COMMITTED)
+        fetched = partition.read(Offset(offset), 700, Isolation.READ_COMMITTED)
         records = bytes(getattr(fetched, "records", b""))
         if not records:
             break

@@ -17,7 +17,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import crc_matches, headers, read_header, stamp
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation, LeaderEpoch, Milliseconds
+from fencepost.protocol.types import Isolation, LeaderEpoch, Milliseconds, Offset
 from fencepost.simulation.disk_faults import FaultyDisk
 
 DIRECTORY = ROOT / "t-0"
@@ -291,7 +291,7 @@ def check_leader_epochs(case: Case, partition: Partition) -> None:
 
 def check_read(case: Case, partition: Partition, offset: int, isolation: Isolation) -> None:
     most = case.random.choice((1, 200, 1000, 100_000))
-    fetched = partition.read(offset, most, isolation)
+    fetched = partition.read(Offset(offset), most, isolation)
     if isinstance(fetched, Refused):
         assert fetched.error is ErrorCode.KAFKA_STORAGE_ERROR
         return

@@ -24,7 +24,7 @@ from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header, stamp
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation, LeaderEpoch, Lsn, Milliseconds
+from fencepost.protocol.types import Isolation, LeaderEpoch, Lsn, Milliseconds, Offset
 from fencepost.runtime import Slices, at_once
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
@@ -213,7 +213,7 @@ class World:
 
     def _delete_records(self, partition: Partition, history: History) -> None:
         before = self.random.randint(0, partition.high_watermark)
-        lsn = partition.delete_records(before)
+        lsn = partition.delete_records(Offset(before))
         assert isinstance(lsn, int)
         if before > history.starts[-1][1]:
             history.starts.append((lsn, before))
@@ -322,7 +322,7 @@ class World:
         """A consumer from any offset gets the batches from there on, through the indexes."""
         offset = partition.log_start_offset
         if partition.high_watermark > offset:
-            offset = self.random.randrange(offset, partition.high_watermark)
+            offset = Offset(self.random.randrange(offset, partition.high_watermark))
         expected = [i.data for i in history.written if read_header(i.data).last_offset >= offset]
         found = b""
         while offset < partition.high_watermark:
@@ -335,7 +335,7 @@ class World:
             while at < len(records):
                 header = read_header(records, at)
                 at += header.size
-                offset = header.last_offset + 1
+                offset = Offset(header.last_offset + 1)
         if found != b"".join(expected):
             raise Violation("a reader gets something else than the log has")
         for timestamp in (START, self.clock.at - 100, self.clock.at):

@@ -17,6 +17,7 @@ from fencepost.log.data_directory import DeletedTopic
 from fencepost.log.partition import Partition
 from fencepost.log.replay import KnownFile, Replay
 from fencepost.log.storage import Storage
+from fencepost.protocol.types import Offset
 from fencepost.simulation.disk import SimulatedDisk
 
 NAMES = [("a", 0), ("b", 0)]
@@ -34,7 +35,7 @@ class Found:
                 self.know(f"{partition.directory.name}/{segment.path.name}", segment.size, partition.topic)
 
     def know(self, path: str, size: int, topic: str = "a") -> KnownFile:
-        return self.replay._know(path, topic_id(topic).bytes, size, 0)
+        return self.replay._know(path, topic_id(topic).bytes, size, Offset(0))
 
     def newest(self) -> KnownFile:
         return self.replay.segments_of("a-0")[self.partitions[0].segments.bases[-1]]
@@ -75,15 +76,15 @@ def _not_known(found: Found) -> None:
 
 
 def _start_is_noted(found: Found) -> None:
-    found.replay.starts["a-0"] = 1
+    found.replay.starts["a-0"] = Offset(1)
 
 
 def _start_has_moved(found: Found) -> None:
-    found.partitions[0].log_start_offset = 1
+    found.partitions[0].log_start_offset = Offset(1)
 
 
 def _start_of_what_is_gone(found: Found) -> None:
-    found.replay.starts["gone-0"] = 5
+    found.replay.starts["gone-0"] = Offset(5)
 
 
 def _not_ready(found: Found) -> None:
@@ -114,7 +115,7 @@ def filled() -> Node:
 def test_the_older_generations_go_on_to_count_where_everything_is_as_they_say() -> None:
     async def main() -> None:
         found = Found(filled())
-        found.replay.starts["gone-0"] = 0  # as a deletion leaves it
+        found.replay.starts["gone-0"] = Offset(0)  # as a deletion leaves it
         assert agrees(found.replay, found.partitions)
         numbers = {segment.number for partition in found.partitions for segment in partition.segments}
         assert set(named_segments(found.replay, found.partitions)) == numbers

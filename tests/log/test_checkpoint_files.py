@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.log import checkpoint_files as files
-from fencepost.protocol.types import LeaderEpoch
+from fencepost.protocol.types import LeaderEpoch, Offset
 from fencepost.simulation.disk import SimulatedDisk
 
 ROOT = Path("/")
@@ -70,7 +70,7 @@ def test_a_changed_character_gives_another_id_or_is_told(at: int, character: int
 def test_leader_epochs() -> None:
     disk = SimulatedDisk(Random(1))
     assert files.read_leader_epochs(disk, ROOT) is None
-    files.write_leader_epochs(disk, ROOT, [(LeaderEpoch(0), 0), (LeaderEpoch(4), 17)])
+    files.write_leader_epochs(disk, ROOT, [(LeaderEpoch(0), Offset(0)), (LeaderEpoch(4), Offset(17))])
     assert text(disk, "leader-epoch-checkpoint") == b"0\n2\n0 0\n4 17\n"
     assert files.read_leader_epochs(disk, ROOT) == [(0, 0), (4, 17)]
     assert disk.list(ROOT) == ["leader-epoch-checkpoint"]
@@ -118,7 +118,7 @@ def test_nothing_is_left_of_a_longer_file_that_was_there() -> None:
 
 
 @pytest.mark.parametrize("epochs", [[(0, 0), (1, 0)], [(0, 0), (1, 17), (3, 17), (4, 18)]])
-def test_nothing_may_have_been_written_in_a_leader_epoch(epochs: list[tuple[LeaderEpoch, int]]) -> None:
+def test_nothing_may_have_been_written_in_a_leader_epoch(epochs: list[tuple[LeaderEpoch, Offset]]) -> None:
     disk = SimulatedDisk(Random(1))
     files.write_leader_epochs(disk, ROOT, epochs)
     assert files.read_leader_epochs(disk, ROOT) == epochs

@@ -16,7 +16,7 @@ from fencepost.log.disk import File, LocalDisk
 from fencepost.log.partition import Partition
 from fencepost.log.segment import Segment
 from fencepost.log.storage import Storage
-from fencepost.protocol.types import ProducerId
+from fencepost.protocol.types import Offset, ProducerId
 from fencepost.runtime import Slices
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -285,7 +285,7 @@ def test_a_topic_that_is_made_anew_meanwhile_loses_nothing_to_the_one_before_it(
                 append(former, batch(tag=f"former {number}"))
                 former.roll()
             await node.settled()
-            former.delete_records(2)
+            former.delete_records(Offset(2))
             assert former.has_segments_to_drop, "which waits for the checkpoint"
             node.storage.checkpoint_soon()
             append(former, batch(tag="last"))

@@ -13,6 +13,7 @@ from fencepost.log.commit_log import REST_SECONDS, CommitLog, StorageFailed
 from fencepost.log.commit_log_entries import DURABLE_ENTRY, DURABLE_SIZE, FRAME, HEADER_SIZE, Kind, NamedFile
 from fencepost.log.commit_log_reading import read_generation
 from fencepost.log.replay import Replay
+from fencepost.protocol.types import Offset
 from fencepost.runtime import Work
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -31,7 +32,7 @@ def begun(disk: SimulatedDisk, generation: int = 1) -> CommitLog:
 
 
 def named(number: int = 1, size: int = 0, next_offset: int = 0) -> NamedFile:
-    return NamedFile(number, size, next_offset, bytes(16), f"t-0/{next_offset:020d}.log")
+    return NamedFile(number, size, Offset(next_offset), bytes(16), f"t-0/{next_offset:020d}.log")
 
 
 def no_steps() -> Work[None]:
@@ -149,23 +150,23 @@ def test_what_was_synced_counts_although_its_checkpoint_is_not_complete() -> Non
     first.add_file(named(1, 100, 7))
     first.add_bytes(1, 100, bytes(10))
     first.add_file(named(2, 0, 20))
-    first.add_file(NamedFile(3, 5, 20, bytes(15) + b"x", f"t-0/{8:020d}.log"))
+    first.add_file(NamedFile(3, 5, Offset(20), bytes(15) + b"x", f"t-0/{8:020d}.log"))
     first.add_ready(True)
     first.flush_now()
     second = begun(disk, 2)
     second.add_file(named(5, 999, 20))
     second.add_bytes(5, 0, bytes(30))
-    second.add_synced(5, 10, 21)
-    second.add_synced(6, 10, 21)
+    second.add_synced(5, 10, Offset(21))
+    second.add_synced(6, 10, Offset(21))
     second.flush_now()
     replay = replayed(disk)
     found = {
         base: (known.size, known.checkpoint_size, known.checkpoint_offset)
         for base, known in replay.segments_of("t-0").items()
     }
-    assert found[20] == (30, 10, 21)
-    assert found[7] == (110, 100, -1), "nothing older is needed"
-    assert found[8] == (5, 5, 20), "of another topic"
+    assert found[Offset(20)] == (30, 10, 21)
+    assert found[Offset(7)] == (110, 100, -1), "nothing older is needed"
+    assert found[Offset(8)] == (5, 5, 20), "of another topic"
 
 
 def test_an_entry_of_a_newer_version_is_refused() -> None:

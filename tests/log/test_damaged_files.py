@@ -28,7 +28,7 @@ from fencepost.log.damage import FileDamaged
 from fencepost.log.outcome import Refused
 from fencepost.protocol.batch import headers
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation, Milliseconds
+from fencepost.protocol.types import Isolation, Milliseconds, Offset
 from fencepost.simulation.disk_faults import FaultyDisk
 
 
@@ -110,7 +110,7 @@ def test_no_record_is_passed_over_where_batches_are_cut_out_under_the_node(was_r
 
 def offsets_from(node: Node, offset: int) -> list[int]:
     """Of the batches that a reader is given; none where it is refused."""
-    fetched = node.partition.read(offset, 100_000, Isolation.READ_UNCOMMITTED)
+    fetched = node.partition.read(Offset(offset), 100_000, Isolation.READ_UNCOMMITTED)
     return [] if isinstance(fetched, Refused) else [header.base_offset for _, header in headers(fetched.records)]
 
 

@@ -9,7 +9,7 @@ from tests.log.log_doubles import ROOT, START, Node, append, append_transactiona
 
 from fencepost.protocol.batch import stamp
 from fencepost.protocol.records import encode_record, seal
-from fencepost.protocol.types import Epoch, LeaderEpoch, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Offset, ProducerId
 
 FILE = ROOT / "t-0" / f"{0:020d}.log"
 KEY, VALUE = b"\0\0\0\1", b"\0\0\0\0\0\0"
@@ -39,7 +39,7 @@ def control(key: bytes | None, value: bytes | None, producer: tuple[int, int] = 
 def put(node: Node, data: bytes, offset: int) -> None:
     """Write bytes behind everything, as another system or a failing disk might have left them."""
     batch = bytearray(data)
-    stamp(batch, 0, offset, LeaderEpoch(0))
+    stamp(batch, 0, Offset(offset), LeaderEpoch(0))
     file = node.disk.open(FILE)
     file.pwrite(bytes(batch), file.size())
     node.disk.sync_now([file])

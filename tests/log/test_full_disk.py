@@ -31,7 +31,7 @@ from fencepost.log.partition import Appended, Partition
 from fencepost.log.producer_state import Origin
 from fencepost.log.upkeep import watch_space
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.disk_layers import Node as Entry
@@ -155,7 +155,7 @@ def test_lower_retention_and_deleted_records_free_space(how: str) -> None:
             if how == "retention":
                 partition.settings = partition.settings.with_(retention_bytes=0)
             else:
-                assert isinstance(partition.delete_records(-1), int)
+                assert isinstance(partition.delete_records(Offset(-1)), int)
         for _ in range(3):
             at_once(watch_space(node.storage, Milliseconds(node.clock.at)))
             await asyncio.sleep(0.5)

@@ -11,7 +11,7 @@ from tests.log.log_doubles import START, Node, append, append_transactional, bat
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, Milliseconds, Offset, ProducerId
 from fencepost.runtime import at_once
 
 DAY = 24 * 3600 * 1000
@@ -136,7 +136,7 @@ def test_removing_records_does_not_remove_their_producers(removal: str, how: str
             append(node.partition, batch(tag="new", timestamp=node.clock.at))
             at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
         else:
-            assert isinstance(node.partition.delete_records(9), int)
+            assert isinstance(node.partition.delete_records(Offset(9)), int)
         await node.settled()
         getattr(node, how)()
         partition = node.partition
@@ -183,7 +183,7 @@ def test_a_transaction_stays_open_when_its_records_are_deleted(how: str) -> None
         for number in range(4):
             append(node.partition, batch(tag=f"{number}"))
         await node.settled()
-        assert isinstance(node.partition.delete_records(4), int)
+        assert isinstance(node.partition.delete_records(Offset(4)), int)
         await node.settled()
         for _ in range(2):
             getattr(node, how)()

@@ -18,7 +18,7 @@ from fencepost.log import commit_log_entries, durability
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.disk import File, SyncDone
 from fencepost.log.partition import Partition
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, Offset
 from fencepost.simulation.disk import SimulatedDisk
 
 
@@ -103,7 +103,7 @@ def test_what_has_come_together_while_the_disk_was_slow_is_written_and_told_a_li
 
     def noted(partition: Partition, end: int) -> None:
         advanced_in[turn()] += 1
-        advance(partition, end)
+        advance(partition, Offset(end))
 
     async def main() -> None:
         node = Node(SlowDisk(Random(1)), [("t", number) for number in range(MANY)])
@@ -182,7 +182,7 @@ def test_a_deleted_partition_leaves_without_the_garbage_collector() -> None:
             append(node.of("t"), batch())
             await node.settled()
         partition = node.of("t")
-        partition.read(0, 100, Isolation.READ_COMMITTED)
+        partition.read(Offset(0), 100, Isolation.READ_COMMITTED)
         partition.when_readable(lambda: None)
         gone = weakref.ref(partition)
         gc.disable()

@@ -15,7 +15,7 @@ from fencepost.log.offline import PartitionDamaged
 from fencepost.log.recovery import recover
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -54,7 +54,7 @@ def test_what_the_commit_log_has_for_it_outlives_any_number_of_starts(
             append(node.of("b"), batch(tag=f"{number}"))
             await node.settled()
         append_transactional(node.of("a"), (7, 0, 0))
-        node.of("a").delete_records(seed % 12)
+        node.of("a").delete_records(Offset(seed % 12))
         await node.settled()
         kept, start = bytes_of(node.of("a")), node.of("a").log_start_offset
         producers = dict(node.of("a").producers.entries)

@@ -14,7 +14,7 @@ from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.protocol.batch import LOG_APPEND_TIME, crc_matches, read_header
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Isolation, LeaderEpoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, Isolation, LeaderEpoch, Milliseconds, Offset, ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 
 
@@ -313,19 +313,21 @@ def test_delete_records_moves_the_start_for_good_and_keeps_the_producers() -> No
         node = Node(segment_bytes=100)
         for sequence in range(5):
             append(node.partition, batch(producer=(7, 0, sequence)))
-        assert error_of_lsn(node.partition.delete_records(1)) == ErrorCode.OFFSET_OUT_OF_RANGE, "nothing is durable yet"
+        assert error_of_lsn(node.partition.delete_records(Offset(1))) == ErrorCode.OFFSET_OUT_OF_RANGE, (
+            "nothing is durable yet"
+        )
         await node.settled()
-        lsn = node.partition.delete_records(3)
+        lsn = node.partition.delete_records(Offset(3))
         assert isinstance(lsn, int)
         await node.storage.wait_durable(lsn)
         for restart in (node.lose_power, node.restart, node.lose_power):
             restart()
             await node.settled()
             assert node.partition.log_start_offset == 3
-            assert isinstance(node.partition.read(2, 100, Isolation.READ_UNCOMMITTED), Refused)
+            assert isinstance(node.partition.read(Offset(2), 100, Isolation.READ_UNCOMMITTED), Refused)
             assert append(node.partition, batch(producer=(7, 0, 1))).duplicate
         assert node.partition.segments.bases[0] == 3, "the files go with a checkpoint"
-        assert isinstance(node.partition.delete_records(-1), int)
+        assert isinstance(node.partition.delete_records(Offset(-1)), int)
         assert node.partition.log_start_offset == 5
 
     def error_of_lsn(outcome: int | Refused) -> ErrorCode:

@@ -20,7 +20,7 @@ from fencepost.log.producer_state import (
 )
 from fencepost.protocol.batch import MAX_INT32, BatchHeader, read_header
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -31,10 +31,10 @@ def header(epoch: int, sequence: int, count: int = 1, transactional: bool = Fals
     return read_header(batch(count, producer=(7, epoch, sequence), transactional=transactional))
 
 
-def entry(epoch: int, last_sequence: int | None = None, open_at: int | None = None) -> ProducerEntry:
+def entry(epoch: int, last_sequence: int | None = None, open_at: Offset | None = None) -> ProducerEntry:
     made = ProducerEntry(ProducerId(7), Epoch(epoch), open_first_offset=open_at)
     if last_sequence is not None:
-        made.batches.append(BatchMetadata(last_sequence, 100, 0, Milliseconds(0)))
+        made.batches.append(BatchMetadata(last_sequence, Offset(100), 0, Milliseconds(0)))
     return made
 
 
@@ -91,7 +91,7 @@ def test_a_lowest_sequence_of_another_epoch_does_not_count() -> None:
 def test_every_cell_of_the_data_checks(
     sequence: int, epoch: int, open_here: bool, transactional: bool, guarded: str, origin: Origin, enabled: bool
 ) -> None:
-    known = entry(3, 0, open_at=50 if open_here else None)
+    known = entry(3, 0, open_at=Offset(50) if open_here else None)
     guard = known.opened_by = VerificationGuard()
     verification = Verification(guard, Epoch(epoch), 10, False, Milliseconds(0)) if guarded != "none" else None
     handed_in = guard if guarded == "right" else VerificationGuard() if guarded == "wrong" else None
@@ -125,7 +125,7 @@ newer   0  0  0  0
 def test_every_cell_of_the_markers(line: str, version: int, open_here: bool, coordinator: LeaderEpoch) -> None:
     relation, *answers = line.split()
     epoch = 3 + ["older", "equal", "newer"].index(relation) - 1
-    known = entry(3, open_at=50 if open_here else None)
+    known = entry(3, open_at=Offset(50) if open_here else None)
     known.coordinator_epoch = LeaderEpoch(5)
     expected = int(answers[3] if version == 2 and not open_here else answers[version])
     if expected == 0 and coordinator < 5:
@@ -135,11 +135,11 @@ def test_every_cell_of_the_markers(line: str, version: int, open_here: bool, coo
 
 def test_markers_of_an_unknown_producer_and_of_the_last_epoch_are_taken() -> None:
     assert check_marker(None, Epoch(0), LeaderEpoch(0), 2) is None
-    assert check_marker(entry(32767, open_at=1), Epoch(32767), LeaderEpoch(0), 2) is None
-    assert check_marker(entry(32766, open_at=1), Epoch(32766), LeaderEpoch(0), 2) is FENCED
+    assert check_marker(entry(32767, open_at=Offset(1)), Epoch(32767), LeaderEpoch(0), 2) is None
+    assert check_marker(entry(32766, open_at=Offset(1)), Epoch(32766), LeaderEpoch(0), 2) is FENCED
 
 
-@pytest.mark.parametrize("known", [None, entry(3), entry(3, open_at=50)])
+@pytest.mark.parametrize("known", [None, entry(3), entry(3, open_at=Offset(50))])
 @pytest.mark.parametrize("epoch", [-2, 3, 4])
 def test_a_marker_says_by_which_rule_it_goes(known: ProducerEntry | None, epoch: int) -> None:
     assert check_marker(known, Epoch(epoch), LeaderEpoch(0), -1) is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -170,14 +170,14 @@ def test_every_cell_of_epochs_below_0_where_nothing_is_verified(
 def test_a_duplicate_is_one_of_the_last_five(sequence: int, count: int) -> None:
     known = ProducerEntry(ProducerId(7), Epoch(3))
     original = header(3, sequence, count)
-    known.batches.append(BatchMetadata(original.last_sequence, 99 + count, count - 1, Milliseconds(0)))
+    known.batches.append(BatchMetadata(original.last_sequence, Offset(99 + count), count - 1, Milliseconds(0)))
     assert known.batches[0].first_sequence == sequence
     assert known.batches[0].first_offset == 100
     assert known.duplicate_of(original) == known.batches[0]
     assert known.duplicate_of(header(4, sequence, count)) is None
     assert known.duplicate_of(header(3, sequence, count + 1)) is None
     for number in range(4):
-        known.batches.append(BatchMetadata(1000 + number, 200 + number, 0, Milliseconds(0)))
+        known.batches.append(BatchMetadata(1000 + number, Offset(200 + number), 0, Milliseconds(0)))
     assert known.duplicate_of(original) is not None
-    known.batches.append(BatchMetadata(2000, 300, 0, Milliseconds(0)))
+    known.batches.append(BatchMetadata(2000, Offset(300), 0, Milliseconds(0)))
     assert known.duplicate_of(original) is None

@@ -11,7 +11,7 @@ from fencepost.log.producer_state import Origin, VerificationGuard
 from fencepost.log.producers import CompletedTransaction, Producers
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 from fencepost.runtime import at_once
 
 LATER = Milliseconds(START + 1)
@@ -19,12 +19,12 @@ LATER = Milliseconds(START + 1)
 
 def write(producers: Producers, producer_id: int, epoch: int, sequence: int, offset: int) -> None:
     header = read_header(batch(producer=(producer_id, epoch, sequence), transactional=True))
-    producers.data_appended(header, offset, START)
+    producers.data_appended(header, Offset(offset), START)
 
 
 def finish(producers: Producers, producer_id: int, epoch: int, offset: int) -> CompletedTransaction | None:
     return producers.marker_appended(
-        read_header(marker(producer_id, epoch, False)), offset, LeaderEpoch(0), False, START
+        read_header(marker(producer_id, epoch, False)), Offset(offset), LeaderEpoch(0), False, START
     )
 
 
@@ -36,12 +36,12 @@ def test_the_first_unstable_offset_waits_for_readers_to_see_the_end() -> None:
     write(producers, 1, 0, 1, 30)
     assert producers.open_transactions() == [(1, 10), (2, 20)]
     first = finish(producers, 1, 0, 40)
-    assert first == CompletedTransaction(ProducerId(1), 10, 40, False)
+    assert first == CompletedTransaction(ProducerId(1), Offset(10), Offset(40), False)
     assert producers.aborted(first).last_stable_offset == 20
     assert producers.first_unstable_offset == 10
-    producers.high_watermark_advanced(40)
+    producers.high_watermark_advanced(Offset(40))
     assert producers.first_unstable_offset == 10
-    producers.high_watermark_advanced(41)
+    producers.high_watermark_advanced(Offset(41))
     assert producers.first_unstable_offset == 20
     second = finish(producers, 2, 0, 50)
     assert second is not None and producers.aborted(second).last_stable_offset == 51
@@ -140,7 +140,7 @@ def test_a_producer_that_was_heard_of_lately_stays_whatever_times_its_records_ha
     producers = Producers()
     for producer_id, timestamp in ((1, START - 10**9), (2, -1), (3, START + 50)):
         header = read_header(batch(producer=(producer_id, 0, 0), timestamp=timestamp))
-        producers.data_appended(header, 10 + producer_id, START)
+        producers.data_appended(header, Offset(10 + producer_id), START)
     for waited, left in ((99, [1, 2, 3]), (100, [3]), (149, [3]), (150, [])):
         at_once(producers.expire(Milliseconds(START + waited), Milliseconds(100)))
         assert sorted(producers.entries) == left

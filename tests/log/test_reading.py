@@ -14,7 +14,7 @@ from fencepost.log.reading import Fetched, Reader
 from fencepost.protocol.batch import BatchHeader, headers, read_header
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation, Milliseconds
+from fencepost.protocol.types import Isolation, Milliseconds, Offset
 from fencepost.simulation.disk_faults import FaultyDisk
 
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
@@ -93,7 +93,7 @@ def check(node: Node, model: Model, max_bytes: int) -> None:
         for isolation, bound in ((UNCOMMITTED, end_offset), (COMMITTED, model.stable)):
             offset, found, delivered = start, [], []
             while offset < bound:
-                fetched = partition.read(offset, max_bytes, isolation)
+                fetched = partition.read(Offset(offset), max_bytes, isolation)
                 assert isinstance(fetched, Fetched)
                 assert (fetched.high_watermark, fetched.last_stable_offset) == (end_offset, model.stable)
                 got = [header for _, header in headers(fetched.records)]
@@ -105,7 +105,7 @@ def check(node: Node, model: Model, max_bytes: int) -> None:
             assert found == [header.base_offset for header, _ in expected]
             if isolation is COMMITTED:
                 assert delivered == [header.base_offset for header, state in expected if state in ("plain", "commit")]
-            there, end = partition.reader.position_of(start), partition.reader.position_of(bound)
+            there, end = partition.reader.position_of(Offset(start)), partition.reader.position_of(Offset(bound))
             assert there is not None and end is not None
             assert (there < end) == (start < bound)
 
@@ -156,8 +156,8 @@ def test_where_earlier_reads_ended_changes_nothing(
             offset = at % (node.partition.log_end_offset + 1)
             reader.forget()
             bound = node.partition.bound(isolation)
-            expected, *follows = reader.batches(offset, bound, max_bytes, at_least_one)
-            found, *follows_remembered = remembering.batches(offset, bound, max_bytes, at_least_one)
+            expected, *follows = reader.batches(Offset(offset), bound, max_bytes, at_least_one)
+            found, *follows_remembered = remembering.batches(Offset(offset), bound, max_bytes, at_least_one)
             assert (bytes(found), follows_remembered) == (bytes(expected), follows)
 
     run(main())
@@ -172,10 +172,10 @@ def test_nobody_sees_the_end_of_a_transaction_before_it_is_durable() -> None:
         end(node.partition, 7, 0, False)
         assert (node.partition.high_watermark, node.partition.last_stable_offset) == (1, 0)
         await node.settled()
-        fetched = node.partition.read(0, 1000, COMMITTED)
+        fetched = node.partition.read(Offset(0), 1000, COMMITTED)
         assert isinstance(fetched, Fetched)
         assert (fetched.last_stable_offset, fetched.aborted) == (2, [(7, 0)])
-        plain = node.partition.read(0, 1000, UNCOMMITTED)
+        plain = node.partition.read(Offset(0), 1000, UNCOMMITTED)
         assert isinstance(plain, Fetched) and plain.aborted is None
 
     run(main())
@@ -187,11 +187,11 @@ def test_a_batch_larger_than_asked_for() -> None:
         append(node.partition, batch(size=500))
         await node.settled()
         for at_least_one, count in ((True, 1), (False, 0)):
-            fetched = node.partition.read(0, 100, UNCOMMITTED, at_least_one)
+            fetched = node.partition.read(Offset(0), 100, UNCOMMITTED, at_least_one)
             assert isinstance(fetched, Fetched)
             assert len(list(headers(fetched.records))) == count
         for max_bytes, aborted in ((100, None), (0, [])):
-            fetched = node.partition.read(0, max_bytes, COMMITTED, False)
+            fetched = node.partition.read(Offset(0), max_bytes, COMMITTED, False)
             assert isinstance(fetched, Fetched)
             assert (fetched.records, fetched.aborted) == (b"", aborted), "as in Apache Kafka"
 
@@ -206,7 +206,7 @@ def test_what_a_read_costs() -> None:
         sizes = [append(node.partition, batch(size=size)).last_offset for size in (300, 300, 900, 900)]
         append_transactional(node.partition, (7, 0, 0))
         await node.settled()
-        ends = [(node.partition.reader.position_of(offset) or (0, 0))[1] for offset in (1, 2, 3)]
+        ends = [(node.partition.reader.position_of(Offset(offset)) or (0, 0))[1] for offset in (1, 2, 3)]
         assert sizes == [0, 1, 2, 3] and len(node.partition.segments) == 2
         for max_bytes, at_least_one, count, cost in (
             (100, False, 0, 0),
@@ -216,16 +216,16 @@ def test_what_a_read_costs() -> None:
             (ends[1] + 100, True, 2, ends[1] + 100),
             (10_000, True, 3, node.partition.segments[0].size),
         ):
-            fetched = node.partition.read(0, max_bytes, UNCOMMITTED, at_least_one)
+            fetched = node.partition.read(Offset(0), max_bytes, UNCOMMITTED, at_least_one)
             assert isinstance(fetched, Fetched)
             assert (len(list(headers(fetched.records))), fetched.cost) == (count, cost)
-        last = node.partition.read(3, 10_000, COMMITTED)
+        last = node.partition.read(Offset(3), 10_000, COMMITTED)
         assert isinstance(last, Fetched) and last.cost == len(last.records)
         for most in (len(last.records), len(last.records) + 20):
-            bounded = node.partition.read(3, most, COMMITTED)
+            bounded = node.partition.read(Offset(3), most, COMMITTED)
             assert isinstance(bounded, Fetched) and bounded.cost == len(last.records)
-        assert node.partition.reader.position_of(4) == (3, len(last.records))
-        assert node.partition.reader.position_of(5) == (3, node.partition.segments[-1].size)
+        assert node.partition.reader.position_of(Offset(4)) == (3, len(last.records))
+        assert node.partition.reader.position_of(Offset(5)) == (3, node.partition.segments[-1].size)
 
     run(main())
 
@@ -269,7 +269,7 @@ def test_the_largest_time_is_that_of_all_there_is() -> None:
             return None if found is None else found.offset
 
         assert newest() == newest(COMMITTED) == 1, "the first one of that time"
-        node.partition.delete_records(7)
+        node.partition.delete_records(Offset(7))
         assert node.partition.segments[1].base_offset < 7
         assert newest() == 1, "its segment is still there"
         append_transactional(node.partition, (7, 0, 0), timestamp=START + 200)
@@ -305,7 +305,7 @@ def test_by_time_nothing_behind_the_last_stable_offset_within_a_batch() -> None:
         node = Node()
         append_transactional(node.partition, (7, 0, 0), 3)
         await node.settled()
-        node.partition.delete_records(1)
+        node.partition.delete_records(Offset(1))
         for timestamp in (START - 1, START + 1):
             assert (
                 finish(node.partition.reader.offset_for_timestamp(Milliseconds(timestamp), COMMITTED, Pace())) is None
@@ -352,7 +352,7 @@ def test_nobody_reads_what_a_power_loss_could_take_back(isolation: Isolation) ->
         partition = node.partition
 
         def read(offset: int) -> bytes:
-            found = partition.read(offset, 1 << 20, isolation)
+            found = partition.read(Offset(offset), 1 << 20, isolation)
             assert isinstance(found, Fetched)
             assert found.high_watermark == partition.high_watermark
             return bytes(found.records)
@@ -380,9 +380,9 @@ def test_what_is_not_durable_yet_is_not_out_of_range() -> None:
         assert (node.partition.high_watermark, node.partition.log_end_offset) == (1, 3)
         for isolation in Isolation:
             for offset in (1, 2, 3):
-                fetched = node.partition.read(offset, 1000, isolation)
+                fetched = node.partition.read(Offset(offset), 1000, isolation)
                 assert isinstance(fetched, Fetched) and fetched.records == b""
-            assert not isinstance(node.partition.read(4, 1000, isolation), Fetched)
+            assert not isinstance(node.partition.read(Offset(4), 1000, isolation), Fetched)
 
     run(main())
 
@@ -394,9 +394,9 @@ def test_a_reader_is_never_sent_back_to_before_the_start_of_the_log() -> None:
         append(node.partition, batch(2))
         await node.settled()
         assert node.partition.last_stable_offset == 0
-        node.partition.delete_records(2)
+        node.partition.delete_records(Offset(2))
         assert node.partition.last_stable_offset == 2
-        fetched = node.partition.read(2, 1000, COMMITTED)
+        fetched = node.partition.read(Offset(2), 1000, COMMITTED)
         assert isinstance(fetched, Fetched)
         assert (fetched.records, fetched.last_stable_offset, fetched.log_start_offset) == (b"", 2, 2)
 

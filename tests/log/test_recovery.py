@@ -32,7 +32,7 @@ from fencepost.log.segment_sums import read_sums, were_dropped
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation, Milliseconds
+from fencepost.protocol.types import Isolation, Milliseconds, Offset
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 from fencepost.simulation.disk_faults import FaultyDisk
@@ -41,7 +41,7 @@ DIRECTORY = ROOT / "t-0"
 
 
 def known_file(state: str) -> KnownFile:
-    file = KnownFile("t-0/0.log", bytes(16), 10, 5 if state == "synced" else -1)
+    file = KnownFile("t-0/0.log", bytes(16), 10, Offset(5 if state == "synced" else -1))
     file.removed = state == "removed"
     return file
 
@@ -49,13 +49,12 @@ def known_file(state: str) -> KnownFile:
 @pytest.mark.parametrize("states", [*product(("unknown", "begun", "synced", "removed"), repeat=3)], ids="-".join)
 def test_no_segment_is_removed_that_may_be_part_of_the_log(states: tuple[str, ...]) -> None:
     """What the commit log does not know is kept in front of what was synced, and where it need not know all."""
-    bases = range(3)
+    bases = [Offset(base) for base in range(3)]
     known = {base: known_file(state) for base, state in zip(bases, states, strict=True) if state != "unknown"}
     removed = {base for base in bases if states[base] == "removed"}
+    # Where no checkpoint is known, all that was begun is.
     in_vain = {base for base in bases if states[base] == "unknown" and "synced" in states[:base]}
-    if "synced" not in states:
-        # No checkpoint is known: all that was begun is.
-        in_vain = {base for base in bases if states[base] == "unknown"}
+    in_vain |= {base for base in bases if states[base] == "unknown" and "synced" not in states}
     assert set(uncounted(bases, known, by_scan=True)) == removed
     assert set(uncounted(bases, known, by_scan=False)) == removed | in_vain
     assert set(uncounted([], known, by_scan=False)) == set()
@@ -73,7 +72,7 @@ def test_what_was_said_of_a_segment_that_had_more_counts_no_longer(more: int) ->
         path = DIRECTORY / f"{0:020d}.checksums"
         said = read_sums(node.disk, path)
         assert said is not None and said.log_size == node.partition.segments[0].size
-        said._replace(log_size=said.log_size + more, next_offset=said.next_offset + bool(more)).write(
+        said._replace(log_size=said.log_size + more, next_offset=Offset(said.next_offset + bool(more))).write(
             node.disk, path
         ).close()
         node.restart()
@@ -131,7 +130,7 @@ def test_removing_segments_survives_a_restart() -> None:
             append(node.partition, batch(tag=f"{number}"))
         await node.settled()
         node.restart()
-        assert isinstance(node.partition.delete_records(3), int)
+        assert isinstance(node.partition.delete_records(Offset(3)), int)
         await node.settled()
         node.lose_power()
         assert values_of(node.partition) == [b"3", b"4"]
@@ -157,7 +156,7 @@ def test_an_abort_that_was_lost_leaves_no_trace_in_the_index() -> None:
             for _ in range(2):
                 await node.settled()
                 node.restart()
-                fetched = node.partition.read(0, 1000, Isolation.READ_COMMITTED)
+                fetched = node.partition.read(Offset(0), 1000, Isolation.READ_COMMITTED)
                 assert getattr(fetched, "aborted", None) == []
 
     run(main())
@@ -193,10 +192,10 @@ def test_what_a_power_loss_left_in_an_index_behind_a_checkpoint_misleads_no_read
                 )
                 assert found is not None and found.offset == number
             for offset in range(partition.log_end_offset):
-                fetched = partition.read(offset, 1, Isolation.READ_UNCOMMITTED)
+                fetched = partition.read(Offset(offset), 1, Isolation.READ_UNCOMMITTED)
                 assert isinstance(fetched, Fetched)
                 assert read_header(fetched.records).base_offset == offset
-            fetched = partition.read(0, 10_000, Isolation.READ_COMMITTED)
+            fetched = partition.read(Offset(0), 10_000, Isolation.READ_COMMITTED)
             assert isinstance(fetched, Fetched)
             assert fetched.aborted == [(7, 2)]
             if not committed:
@@ -334,13 +333,14 @@ def test_who_wrote_what_is_no_longer_there_is_known_whatever_became_of_an_index(
         for sequence in range(4):
             append(node.partition, batch(producer=(9, 0, sequence), size=100))
         node.restart()
-        node.partition.delete_records(1)
+        node.partition.delete_records(Offset(1))
         await node.settled()
         node.restart()
         # A start from before it would have removed it.
         node.disk.remove(DIRECTORY / f"{1:020d}.snapshot")
         assert [segment.base_offset for segment in node.partition.segments] == [1]
-        expected, aborted = node.partition.producers.entries, node.partition.segments.aborted_transactions(0, 10)
+        expected = node.partition.producers.entries
+        aborted = node.partition.segments.aborted_transactions(Offset(0), Offset(10))
         assert 7 in expected
         path = DIRECTORY / f"{1:020d}{suffix}"
         if damage == "removed":
@@ -352,8 +352,8 @@ def test_who_wrote_what_is_no_longer_there_is_known_whatever_became_of_an_index(
         for _ in range(2):
             node.kill()
             assert node.partition.producers.entries == expected
-            assert node.partition.segments.aborted_transactions(0, 10) == aborted
-            fetched = node.partition.read(1, 10_000, Isolation.READ_UNCOMMITTED)
+            assert node.partition.segments.aborted_transactions(Offset(0), Offset(10)) == aborted
+            fetched = node.partition.read(Offset(1), 10_000, Isolation.READ_UNCOMMITTED)
             assert isinstance(fetched, Fetched)
             assert bytes(fetched.records) == b"".join(bytes_of(node.partition))
 
@@ -414,7 +414,7 @@ def test_what_was_known_where_a_segment_was_left_out_is_not_known_there_later() 
         for sequence in range(2):
             append(node.partition, batch(producer=(8, 0, sequence)))
         assert node.partition.segments.bases == [0, 2, 4]
-        entries = read_snapshot(node.disk, DIRECTORY, 4) or []
+        entries = read_snapshot(node.disk, DIRECTORY, Offset(4)) or []
         assert {each.producer_id: each.last_sequence for each in entries} == {7: 2, 8: 0}
 
     run(main())

@@ -16,7 +16,7 @@ import pytest
 from fencepost.log.removal import Removals, mark, remove_marked
 from fencepost.log.segment import SUFFIXES
 from fencepost.log.space import Space
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 from fencepost.simulation.disk import SimulatedDisk
 
 MANY = 1000
@@ -111,7 +111,7 @@ def test_a_start_removes_every_file_of_a_segment_that_was_marked_and_no_other() 
     names = [f"{base:020d}{suffix}" for base in (0, 7) for suffix in (*SUFFIXES, ".snapshot", ".window")]
     for name in names:
         disk.open(directory / name).pwrite(b"x", 0)
-    assert len(mark(disk, directory, 0)) == len(names) / 2
+    assert len(mark(disk, directory, Offset(0))) == len(names) / 2
     remove_marked(disk, directory)
     assert sorted(disk.list(directory)) == sorted(name for name in names if name.startswith(f"{7:020d}"))
 

@@ -30,7 +30,7 @@ from fencepost.log.retention import WORTH_A_ROLL, new_start
 from fencepost.log.settings import LogSettings
 from fencepost.log.upkeep import upkeep
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -41,7 +41,7 @@ NOW = Milliseconds(1000)
 class Stretch:
     """A segment, as far as retention cares."""
 
-    base_offset: int
+    base_offset: Offset
     size: int
     max_timestamp: Milliseconds
     created: int = -1
@@ -55,11 +55,14 @@ def logs(draw: st.DrawFn) -> tuple[list[Stretch], int]:
         time = draw(st.sampled_from((-1, 0, 500, 900, 1500)))
         segments.append(
             Stretch(
-                number * 10, draw(st.integers(1, 3)) * 100, Milliseconds(time), draw(st.sampled_from((-1, 100, 950)))
+                Offset(number * 10),
+                draw(st.integers(1, 3)) * 100,
+                Milliseconds(time),
+                draw(st.sampled_from((-1, 100, 950))),
             )
         )
     if draw(st.booleans()):
-        segments.append(Stretch(len(segments) * 10, 0, Milliseconds(-1)))
+        segments.append(Stretch(Offset(len(segments) * 10), 0, Milliseconds(-1)))
         return segments, segments[-1].base_offset
     return segments, len(segments) * 10
 
@@ -95,7 +98,13 @@ def as_kafka_does(segments: list[Stretch], start: int, end: int, limit: int, set
     st.sampled_from((-1, 0, 150, 400)),
 )
 @example(
-    ([Stretch(0, 100, Milliseconds(900)), Stretch(10, 100, Milliseconds(0)), Stretch(20, 0, Milliseconds(-1))], 20),
+    (
+        [
+            Stretch(Offset(at), size, Milliseconds(time))
+            for at, size, time in ((0, 100, 900), (10, 100, 0), (20, 0, -1))
+        ],
+        20,
+    ),
     10,
     20,
     400,
@@ -110,7 +119,7 @@ def test_it_takes_what_apache_kafka_takes(
     expected = as_kafka_does(segments, start, end, limit, settings)
     if segments[-1].size == 0:
         expected = min(expected, segments[-1].base_offset)
-    assert new_start(segments, start, end, limit, settings, NOW) == expected
+    assert new_start(segments, Offset(start), Offset(end), Offset(limit), settings, NOW) == expected
 
 
 def names(node: Node, suffix: str) -> list[str]:
@@ -224,7 +233,7 @@ def test_what_delete_records_has_passed_goes_at_the_next_tick() -> None:
         for _ in range(4):
             append(node.partition, batch())
         await node.settled()
-        node.partition.delete_records(3)
+        node.partition.delete_records(Offset(3))
         await node.settled()
         assert len(names(node, ".log")) == 4, "they are what the producers are made from again after a crash"
         at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
@@ -243,12 +252,12 @@ def test_a_segment_goes_on_when_delete_records_has_passed_some_of_it(policy: str
         for _ in range(3):
             append(node.partition, batch())
         await node.settled()
-        node.partition.delete_records(1)
+        node.partition.delete_records(Offset(1))
         at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
         assert node.partition.segments.bases == [0]
         append(node.partition, batch())
         await node.settled()
-        node.partition.delete_records(-1)
+        node.partition.delete_records(Offset(-1))
         at_once(upkeep(node.storage, Milliseconds(node.clock.at)))
         assert node.partition.segments.bases[-1] == 4
 
@@ -264,7 +273,7 @@ def test_a_large_segment_that_delete_records_has_passed_goes_although_somebody_g
         append(node.partition, batch(size=size))
         await node.settled()
         for _ in range(3):
-            node.partition.delete_records(-1)
+            node.partition.delete_records(Offset(-1))
             append(node.partition, batch())
             await node.settled()
         assert node.partition.segments.bases == ([0, 1] if size == WORTH_A_ROLL else [0])
@@ -317,7 +326,7 @@ def test_records_that_were_deleted_stay_deleted_where_no_segment_can_be_begun(er
         append(node.partition, batch(size=WORTH_A_ROLL))
         await node.settled()
         disk.error = error
-        assert isinstance(node.partition.delete_records(1), int)
+        assert isinstance(node.partition.delete_records(Offset(1)), int)
         await node.settled()
         disk.error = None
         node.kill()
@@ -406,6 +415,6 @@ def test_a_segment_that_is_rolled_without_anything_new_is_synced_by_the_next_che
 
 @pytest.mark.parametrize(("policy", "start"), [("compact", 0), ("delete", 20), ("compact,delete", 20)])
 def test_what_is_only_to_be_compacted_is_never_too_old(policy: str, start: int) -> None:
-    segments = [Stretch(0, 100, Milliseconds(0)), Stretch(10, 100, Milliseconds(0))]
+    segments = [Stretch(Offset(0), 100, Milliseconds(0)), Stretch(Offset(10), 100, Milliseconds(0))]
     settings = LogSettings(retention_ms=Milliseconds(1), retention_bytes=0, cleanup_policy=policy)
-    assert new_start(segments, 0, 20, 20, settings, NOW) == start
+    assert new_start(segments, Offset(0), Offset(20), Offset(20), settings, NOW) == start

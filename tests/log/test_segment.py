@@ -14,7 +14,7 @@ from fencepost.log.disk import LocalDisk
 from fencepost.log.segment import Segment
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.protocol.batch import read_header, stamp
-from fencepost.protocol.types import LeaderEpoch, ProducerId
+from fencepost.protocol.types import LeaderEpoch, Offset, ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.disk_faults import FaultyDisk
 
@@ -23,11 +23,11 @@ BASE = 1000
 
 def filled(disk: SimulatedDisk, sizes: list[int]) -> tuple[Segment, list[tuple[int, int, int]]]:
     """A segment of batches of two records, and (first offset, position, size) of each."""
-    segment, places = Segment(disk, Path("/"), BASE, 1, 200), []
+    segment, places = Segment(disk, Path("/"), Offset(BASE), 1, 200), []
     for number, size in enumerate(sizes):
         data, offset = bytearray(batch(2, size=size, timestamp=START + number)), BASE + 2 * number
-        stamp(data, 0, offset, LeaderEpoch(0))
-        places.append((offset, segment.append(data, read_header(data), offset), len(data)))
+        stamp(data, 0, Offset(offset), LeaderEpoch(0))
+        places.append((offset, segment.append(data, read_header(data), Offset(offset)), len(data)))
     return segment, places
 
 
@@ -37,11 +37,11 @@ def test_batches_are_found_before_and_after_a_restart(sizes: list[int]) -> None:
     segment, places = filled(disk, sizes)
     for file in segment.write_indexes():
         file.close()
-    for found in (segment, Segment(disk, Path("/"), BASE, 2, 200)):
+    for found in (segment, Segment(disk, Path("/"), Offset(BASE), 2, 200)):
         assert [(h.base_offset, at, len(data)) for at, h, data in found.walk(0)] == places
         for offset, position, _ in places:
-            assert found.locate(offset) == found.locate(offset + 1) == position
-        assert found.locate(BASE + 2 * len(sizes)) is None
+            assert found.locate(Offset(offset)) == found.locate(Offset(offset + 1)) == position
+        assert found.locate(Offset(BASE + 2 * len(sizes))) is None
         assert found.max_timestamp == (START + len(sizes) if sizes else -1)
 
 
@@ -51,7 +51,7 @@ def test_a_segment_that_cannot_be_opened_keeps_no_descriptor(tmp_path: Path) -> 
     before = os.listdir("/proc/self/fd")
     for _ in range(3):
         with pytest.raises(OSError, match="directory"):
-            Segment(LocalDisk(), tmp_path, BASE, 1, 200)
+            Segment(LocalDisk(), tmp_path, Offset(BASE), 1, 200)
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -64,7 +64,7 @@ def test_nothing_is_written_behind_a_gap(left: int) -> None:
     segment.file.truncate(length)
     data = bytearray(batch(2))
     with pytest.raises(FileDamaged, match=f"at byte {length}: the file ends there, and had {written} bytes; put back"):
-        segment.append(data, read_header(data), BASE + 2 * len(places))
+        segment.append(data, read_header(data), Offset(BASE + 2 * len(places)))
     assert (segment.size, segment.file.size()) == (written, length)
 
 
@@ -79,7 +79,7 @@ def test_indexes_are_cut_behind_a_position() -> None:
     disk = SimulatedDisk(Random(1))
     segment, places = filled(disk, [100] * 20)
     offset, position, _ = places[10]
-    segment.cut_indexes(position, offset)
+    segment.cut_indexes(position, Offset(offset))
     assert (segment.indexes.offsets.floor(10_000) or (0, position))[1] < position
     assert segment.max_timestamp <= START + 10
 
@@ -89,13 +89,15 @@ def test_what_was_aborted_behind_a_cut_is_forgotten_whatever_the_batches_before_
     disk, places = without_sums([0] * 20)
     index = TransactionIndex()
     for first, last in ((9, 10), (12, 15)):
-        index.append(AbortedTransaction(ProducerId(7), BASE + first, BASE + last, BASE + last + 1))
+        index.append(
+            AbortedTransaction(ProducerId(7), Offset(BASE + first), Offset(BASE + last), Offset(BASE + last + 1))
+        )
     disk.open(Path(f"/{BASE:020d}.txnindex")).pwrite(index.encode(), 0)
     offset, position, _ = places[10]
     disk.open(Path(f"/{BASE:020d}.log")).pwrite(b"\xff" * 8, places[9][1])
-    segment = Segment(disk, Path("/"), BASE, 2, 200)
+    segment = Segment(disk, Path("/"), Offset(BASE), 2, 200)
     assert len(segment.transactions) == 2
-    segment.cut_indexes(position, offset)
+    segment.cut_indexes(position, Offset(offset))
     assert segment.transactions.entries == []
 
 
@@ -111,11 +113,11 @@ def test_removal_takes_every_file() -> None:
 def without_sums(times: list[int]) -> tuple[FaultyDisk, list[tuple[int, int, int]]]:
     """The files of a segment with batches of these times, and (last offset, position, size) of each."""
     disk = FaultyDisk(Random(1))
-    segment, places = Segment(disk, Path("/"), BASE, 1, 200), []
+    segment, places = Segment(disk, Path("/"), Offset(BASE), 1, 200), []
     for number, time in enumerate(times):
         data, offset = bytearray(batch(size=50, timestamp=START + time)), BASE + number
-        stamp(data, 0, offset, LeaderEpoch(0))
-        places.append((offset, segment.append(data, read_header(data), offset), len(data)))
+        stamp(data, 0, Offset(offset), LeaderEpoch(0))
+        places.append((offset, segment.append(data, read_header(data), Offset(offset)), len(data)))
     for file in segment.write_indexes():
         file.close()
     disk.remove(segment.path.with_suffix(".checksums"))
@@ -134,8 +136,8 @@ def test_the_newest_is_known_at_a_cut_whatever_the_indexes_have_lost(which: list
         left = random.choice((0, random.randrange(len(data)), len(data)))
         disk.overwrite(path, random.choice((data[:left], random.randbytes(left))))
     count = random.randrange(1, 60)
-    segment = Segment(disk, Path("/"), BASE, 2, 200)
-    segment.cut_indexes(places[count][1], BASE + count)
+    segment = Segment(disk, Path("/"), Offset(BASE), 2, 200)
+    segment.cut_indexes(places[count][1], Offset(BASE + count))
     assert segment.max_timestamp == START + max(times[:count])
 
 
@@ -144,11 +146,11 @@ def test_a_note_of_the_largest_time_counts_only_where_its_batch_has_that_time() 
     segment, places = filled(SimulatedDisk(Random(1)), [10] * 5)
     end = BASE + 2 * len(places)
     for number, (offset, position, size) in enumerate(places):
-        segment.indexes.max_timestamp_offset = offset + 1
+        segment.indexes.max_timestamp_offset = Offset(offset + 1)
         if number == len(places) - 1:
-            assert segment.newest_before(end) == (position, position + size)
+            assert segment.newest_before(Offset(end)) == (position, position + size)
         else:
-            start, stop = segment.newest_before(end)
+            start, stop = segment.newest_before(Offset(end))
             assert stop is None and start <= places[-1][1]
 
 
@@ -157,7 +159,7 @@ def test_no_offset_of_a_segment_is_further_from_its_first_than_its_indexes_can_s
     """Of two records the second one counts."""
     segment, _ = filled(SimulatedDisk(Random(1)), [0])
     data = bytearray(batch(2))
-    stamp(data, 0, BASE + first, LeaderEpoch(0))
+    stamp(data, 0, Offset(BASE + first), LeaderEpoch(0))
     if fits:
         assert segment.header(data, 0, 0, BASE).base_offset == BASE + first
     else:
@@ -168,11 +170,11 @@ def test_no_offset_of_a_segment_is_further_from_its_first_than_its_indexes_can_s
 def test_a_gap_in_a_file_that_has_become_shorter_is_a_hole() -> None:
     """What was there may have been cut out of it, and what comes then moved to the front."""
     disk = SimulatedDisk(Random(1))
-    segment = Segment(disk, Path("/"), BASE, 1, 200)
+    segment = Segment(disk, Path("/"), Offset(BASE), 1, 200)
     for offset in (BASE, BASE + 10):
         data = bytearray(batch(2, size=500))
-        stamp(data, 0, offset, LeaderEpoch(0))
-        segment.append(data, read_header(data), offset)
+        stamp(data, 0, Offset(offset), LeaderEpoch(0))
+        segment.append(data, read_header(data), Offset(offset))
     assert [header.base_offset for _, header in segment.headers_from(0)] == [BASE, BASE + 10]
     segment.file.truncate(segment.size - 1)
     with pytest.raises(FileDamaged, match="the file ends there"):

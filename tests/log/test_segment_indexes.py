@@ -17,7 +17,7 @@ from fencepost.log.segment import Segment
 from fencepost.log.segment_indexes import IndexesBeingMade, with_indexes, with_indexes_at_once
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import Isolation, Milliseconds
+from fencepost.protocol.types import Isolation, Milliseconds, Offset
 from fencepost.simulation.disk_faults import FaultyDisk
 
 UNCOMMITTED = Isolation.READ_UNCOMMITTED
@@ -48,7 +48,7 @@ async def with_damaged_indexes(random: Random | None, damaged: Sequence[str] = (
 
 
 def read_at(offset: int, partition: Partition, pace: Pace) -> Any:
-    found = yield from with_indexes(lambda: partition.read(offset, 100, UNCOMMITTED, at_least_one=True), pace)
+    found = yield from with_indexes(lambda: partition.read(Offset(offset), 100, UNCOMMITTED, at_least_one=True), pace)
     return found if isinstance(found, Refused) else bytes(found.records)
 
 
@@ -176,7 +176,7 @@ def test_a_segment_that_was_closed_meanwhile_is_left_alone() -> None:
         node = await with_damaged_indexes(Random(2))
         segment = node.partition.segments[0]
         with pytest.raises(IndexesBeingMade) as caught:
-            segment.locate(40)
+            segment.locate(Offset(40))
         segment.close()
         caught.value.go_on()
 
@@ -205,7 +205,7 @@ def test_those_who_keep_nobody_waiting_do_it_at_once() -> None:
     async def main() -> None:
         node = await with_damaged_indexes(Random(2))
         segment = node.partition.segments[0]
-        position = with_indexes_at_once(lambda: segment.locate(40))
+        position = with_indexes_at_once(lambda: segment.locate(Offset(40)))
         assert position is not None and next(segment.headers_from(position))[1].base_offset == 40
 
     run(main())

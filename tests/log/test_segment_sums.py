@@ -9,11 +9,13 @@ import pytest
 from crc32c import crc32c
 
 from fencepost.log.segment_sums import FileSum, SegmentSums, read_sums
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 from fencepost.simulation.disk import SimulatedDisk
 
 PATH, INDEX = Path("/0.checksums"), Path("/0.index")
-SUMS = SegmentSums(100, 7, Milliseconds(1_600_000_000_000), 3, FileSum(8, 1), FileSum(0, 0), FileSum(34, 2**32 - 1))
+SUMS = SegmentSums(
+    100, Offset(7), Milliseconds(1_600_000_000_000), Offset(3), FileSum(8, 1), FileSum(0, 0), FileSum(34, 2**32 - 1)
+)
 
 
 def written() -> SimulatedDisk:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fencepost.log.segment import Segment
 from fencepost.log.segments import Segments
 from fencepost.log.transaction_index import AbortedTransaction
-from fencepost.protocol.types import ProducerId
+from fencepost.protocol.types import Offset, ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 
 
@@ -20,7 +20,7 @@ def segments_at(*bases: int) -> Segments:
     disk, made = SimulatedDisk(Random(0)), Segments()
     disk.make_directory(Path("t-0"))
     for number, base in enumerate(bases):
-        made.append(Segment(disk, Path("t-0"), base, number, 4096))
+        made.append(Segment(disk, Path("t-0"), Offset(base), number, 4096))
     return made
 
 
@@ -28,14 +28,16 @@ def segments_at(*bases: int) -> Segments:
 def test_an_offset_is_held_by_the_last_segment_that_begins_before_it(bases: set[int], offset: int) -> None:
     segments = segments_at(*sorted(bases))
     held = max((base for base in bases if base <= offset), default=min(bases))
-    assert [each.base_offset for each in segments.holding(offset)] == sorted(base for base in bases if base >= held)
-    assert segments[segments.number_of(offset)].base_offset == held
+    assert [each.base_offset for each in segments.holding(Offset(offset))] == sorted(
+        base for base in bases if base >= held
+    )
+    assert segments[segments.number_of(Offset(offset))].base_offset == held
 
 
 @given(bases=st.sets(st.integers(0, 40), min_size=1))
 def test_a_segment_ends_where_the_next_one_begins_or_the_log_ends(bases: set[int]) -> None:
     segments = segments_at(*sorted(bases))
-    assert [segments.end_of(each, 50) for each in segments] == [*sorted(bases)[1:], 50]
+    assert [segments.end_of(each, Offset(50)) for each in segments] == [*sorted(bases)[1:], 50]
 
 
 @given(data=st.data(), bases=st.lists(st.integers(0, 40), min_size=1, unique=True).map(sorted))
@@ -67,12 +69,14 @@ def test_segments_stay_in_their_order() -> None:
 def test_aborted_transactions_are_found_from_the_segment_of_an_offset_on() -> None:
     segments = segments_at(0, 10, 20)
     entries = [
-        AbortedTransaction(ProducerId(7), 2, 12, 13),  # began in the first segment, ended in the second
-        AbortedTransaction(ProducerId(8), 21, 25, 26),
+        AbortedTransaction(
+            ProducerId(7), Offset(2), Offset(12), Offset(13)
+        ),  # began in the first segment, ended in the second
+        AbortedTransaction(ProducerId(8), Offset(21), Offset(25), Offset(26)),
     ]
     segments[1].transactions.append(entries[0])
     segments[2].transactions.append(entries[1])
-    assert segments.aborted_transactions(3, 5) == entries[:1]
-    assert segments.aborted_transactions(0, 30) == entries
-    assert segments.aborted_transactions(13, 30) == entries[1:]
-    assert segments.aborted_transactions(26, 30) == []
+    assert segments.aborted_transactions(Offset(3), Offset(5)) == entries[:1]
+    assert segments.aborted_transactions(Offset(0), Offset(30)) == entries
+    assert segments.aborted_transactions(Offset(13), Offset(30)) == entries[1:]
+    assert segments.aborted_transactions(Offset(26), Offset(30)) == []

@@ -26,7 +26,7 @@ from fencepost.log.commit_log import StorageFailed
 from fencepost.log.disk import LocalDisk
 from fencepost.log.partition import Partition
 from fencepost.log.storage import DirectoryUnusable, Storage
-from fencepost.protocol.types import NO_LSN
+from fencepost.protocol.types import NO_LSN, Offset
 from fencepost.simulation.disk import SimulatedDisk
 
 TWO = [("a", 0), ("b", 0)]
@@ -72,7 +72,9 @@ def test_a_stop_and_a_kill_lose_nothing(flush: str, local: bool, tmp_path: Path)
         else:
             node.kill()
         assert node.of("a").high_watermark == 12
-        assert [tuple(t) for t in node.of("a").segments.aborted_transactions(0, 99)] == [(7, 10, 11, 12)]
+        assert [tuple(t) for t in node.of("a").segments.aborted_transactions(Offset(0), Offset(99))] == [
+            (7, 10, 11, 12)
+        ]
 
     run(main())
 

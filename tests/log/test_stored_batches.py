@@ -17,7 +17,7 @@ from fencepost.protocol.batch import CRC_START, HEADER_SIZE, headers, read_heade
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import encode_batch, seal
 from fencepost.protocol.steps import STEP, Pace, finish
-from fencepost.protocol.types import Isolation, Milliseconds
+from fencepost.protocol.types import Isolation, Milliseconds, Offset
 
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
 TIMES = (0, START - 1, START, START + 1, START + 2, START + 100, START + 1000, 2**62)
@@ -75,7 +75,7 @@ def read_all(partition: Partition) -> None:
     for isolation in (UNCOMMITTED, COMMITTED):
         for offset in {max(at, start) for end in ends for at in (end - 1, end, end + 1)}:
             for max_bytes in (1, 200, 100_000):
-                fetched = partition.read(offset, max_bytes, isolation)
+                fetched = partition.read(Offset(offset), max_bytes, isolation)
                 if offset < end:
                     assert isinstance(fetched, Fetched)
                     (_, first), *_ = headers(fetched.records)
@@ -97,7 +97,7 @@ def test_no_stored_batch_makes_a_read_fail(batches: list[tuple[Any, ...]], delet
             append(node.partition, batch(2))
         await node.settled()
         read_all(node.partition)
-        node.partition.delete_records(min(deleted, node.partition.high_watermark))
+        node.partition.delete_records(Offset(min(deleted, node.partition.high_watermark)))
         read_all(node.partition)
         node.restart()
         read_all(node.partition)
@@ -121,7 +121,7 @@ def test_a_batch_that_cannot_be_read_is_where_its_header_says(compression: Compr
             assert found is not None and (found.offset, found.timestamp) == (2, START + 2)
         newest = finish(node.partition.reader.max_timestamp_offset(UNCOMMITTED, Pace()))
         assert newest is not None and (newest.offset, newest.timestamp) == (4, START + 2)
-        node.partition.delete_records(4)
+        node.partition.delete_records(Offset(4))
         found = finish(node.partition.reader.offset_for_timestamp(START, UNCOMMITTED, Pace()))
         assert found is not None and found.offset == 4
 
@@ -171,7 +171,7 @@ def test_a_search_looks_at_so_many_records_in_a_step_and_goes_on_where_it_was() 
                 found = done.value
             pauses += 1
             if pauses == 3:
-                node.partition.delete_records(6 * STEP)
+                node.partition.delete_records(Offset(6 * STEP))
                 await node.settled()
         assert 5 <= pauses <= 12
         assert found.offset == 8 * STEP

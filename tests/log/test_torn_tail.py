@@ -14,6 +14,7 @@ from fencepost.log.segment import Segment
 from fencepost.log.storage import Storage
 from fencepost.log.torn_tail import whole_batch_behind
 from fencepost.protocol.batch import HEADER_SIZE, headers
+from fencepost.protocol.types import Offset
 from fencepost.simulation.disk import SimulatedDisk
 from fencepost.simulation.disk_faults import FaultyDisk
 
@@ -265,7 +266,7 @@ def segment(data: bytes) -> Segment:
     disk = SimulatedDisk(Random(1))
     disk.make_directory(DIRECTORY)
     disk.open(DIRECTORY / f"{0:020d}.log").pwrite(data, 0)
-    return Segment(disk, DIRECTORY, 0, 1, 4096)
+    return Segment(disk, DIRECTORY, Offset(0), 1, 4096)
 
 
 def offset_batches(*offsets: int) -> Iterator[bytes]:
@@ -280,8 +281,8 @@ def test_a_whole_batch_is_found_wherever_it_stands(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr("fencepost.log.torn_tail._PIECE", piece)
         for count in [*range(70), 1000]:
             noise = random.choice((random.randbytes, bytes, lambda n: b"\2" * n))(count)
-            found = whole_batch_behind(segment(noise + newer), 0, 5)
+            found = whole_batch_behind(segment(noise + newer), 0, Offset(5))
             assert found == (len(noise) if count else None), "not where the reading stopped, but behind that"
-            assert whole_batch_behind(segment(noise + newer), 0, 8) is None, "one of an earlier offset is none"
-            assert whole_batch_behind(segment(noise + newer[:-1]), 0, 5) is None
-            assert whole_batch_behind(segment(noise + older + newer), 0, 5) == len(noise + older)
+            assert whole_batch_behind(segment(noise + newer), 0, Offset(8)) is None, "one of an earlier offset is none"
+            assert whole_batch_behind(segment(noise + newer[:-1]), 0, Offset(5)) is None
+            assert whole_batch_behind(segment(noise + older + newer), 0, Offset(5)) == len(noise + older)

@@ -11,13 +11,13 @@ import pytest
 from tests.log.log_doubles import run, synced
 
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
-from fencepost.protocol.types import ProducerId
+from fencepost.protocol.types import Offset, ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 
 ENTRIES = [
-    AbortedTransaction(ProducerId(1), 0, 5, 2),
-    AbortedTransaction(ProducerId(2), 2, 9, 10),
-    AbortedTransaction(ProducerId(1), 12, 14, 15),
+    AbortedTransaction(ProducerId(1), Offset(0), Offset(5), Offset(2)),
+    AbortedTransaction(ProducerId(2), Offset(2), Offset(9), Offset(10)),
+    AbortedTransaction(ProducerId(1), Offset(12), Offset(14), Offset(15)),
 ]
 
 
@@ -45,14 +45,14 @@ def test_markers_come_in_order() -> None:
     index = index_of(ENTRIES[:2])
     with pytest.raises(AssertionError, match="in order"):
         index.append(ENTRIES[1])
-    index.cut(9)
+    index.cut(Offset(9))
     assert index.entries == ENTRIES[:1]
 
 
 def test_every_range_gets_all_that_touch_it() -> None:
     for lower, upper in combinations(range(18), 2):
         found: list[AbortedTransaction] = []
-        last = index_of(ENTRIES).collect(lower, upper, found)
+        last = index_of(ENTRIES).collect(Offset(lower), Offset(upper), found)
         assert found == [e for e in ENTRIES if e.last_offset >= lower and e.first_offset < upper]
         assert last == any(entry.last_stable_offset >= upper for entry in ENTRIES)
 
@@ -68,7 +68,8 @@ def test_what_a_power_loss_leaves_behind_the_synced_entries_is_not_in_the_way() 
             file = disk.open(Path("/x"))
             trusted, later = random.randrange(90), random.randrange(1, 90)
             entries = [
-                AbortedTransaction(ProducerId(7), 10 * n, 10 * n + 9, 10 * n + 10) for n in range(trusted + later)
+                AbortedTransaction(ProducerId(7), Offset(10 * n), Offset(10 * n + 9), Offset(10 * n + 10))
+                for n in range(trusted + later)
             ]
             file.pwrite(index_of(entries[:trusted]).encode(), 0)
             await synced(disk, file)
@@ -79,7 +80,7 @@ def test_what_a_power_loss_leaves_behind_the_synced_entries_is_not_in_the_way() 
             file = disk.open(Path("/x"))
             left_something += file.pread(file.size(), 0) != index_of(entries[: file.size() // 34]).encode()
             index = TransactionIndex.read(disk, Path("/x"))
-            index.cut(10 * trusted)
+            index.cut(Offset(10 * trusted))
             assert index.entries == entries[:trusted], f"seed {seed}"
         assert left_something > 10, "a disk that keeps or loses everything shows nothing"
 

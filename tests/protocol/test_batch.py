@@ -112,7 +112,7 @@ def test_a_stamp_writes_offset_and_epoch_and_leaves_the_crc_true(
     batch: bytes, before: bytes, base_offset: int, epoch: LeaderEpoch
 ) -> None:
     buffer, at = bytearray(before + batch), len(before)
-    stamp(buffer, at, base_offset, epoch)
+    stamp(buffer, at, Offset(base_offset), epoch)
     header = read_header(buffer, at)
     assert header == read_header(batch)._replace(base_offset=Offset(base_offset), partition_leader_epoch=epoch)
     assert crc_matches(buffer, at, header)

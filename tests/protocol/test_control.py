@@ -20,7 +20,7 @@ from fencepost.protocol.batch import NO_SEQUENCE, crc_matches, read_header, stam
 from fencepost.protocol.control import ABORT, COMMIT, ControlRecord, control_batch, read_control_record
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import decode_batch, encode_batch, seal
-from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 
 PRODUCER_IDS = st.integers(0, 2**63 - 1)
 PRODUCER_EPOCHS = st.integers(0, 2**15 - 1)
@@ -57,7 +57,7 @@ def test_a_marker_has_apache_kafkas_bytes(
     marker = bytearray(
         control_batch(ProducerId(5), Epoch(producer_epoch), LeaderEpoch(0), commit, Milliseconds(timestamp))
     )
-    stamp(marker, 0, offset, LeaderEpoch(0))
+    stamp(marker, 0, Offset(offset), LeaderEpoch(0))
     assert marker.hex() == fetched
     assert read_control_record(bytes.fromhex(fetched)) == ControlRecord(COMMIT if commit else ABORT, LeaderEpoch(0))
 

@@ -277,7 +277,7 @@ class World:
         refused = place.producers.check_data(header, guard, origin, True)
         if refused is not None:
             return refused
-        place.producers.data_appended(header, len(place.log), NOW)
+        place.producers.data_appended(header, Offset(len(place.log)), NOW)
         place.log = (*place.log, Entry(request.pair, False, request.transaction, request.who))
         return ErrorCode.NONE
 
@@ -292,7 +292,9 @@ class World:
         place = self.places[request.place]
         header = _header(len(place.log), request.pair, -1, TRANSACTIONAL | CONTROL)
         if place.producers.check_marker(header, LeaderEpoch(0), request.sequence) is None:
-            place.producers.marker_appended(header, len(place.log), LeaderEpoch(0), bool(request.transaction), NOW)
+            place.producers.marker_appended(
+                header, Offset(len(place.log)), LeaderEpoch(0), bool(request.transaction), NOW
+            )
             place.log = (*place.log, Entry(request.pair, True, request.transaction, request.who))
 
     def unmarked(self, who: int) -> list[int]:

@@ -10,6 +10,7 @@ from fencepost.log import partition
 from fencepost.log.partition import Partition
 from fencepost.log.retention import new_start
 from fencepost.log.settings import LogSettings
+from fencepost.protocol.types import Offset
 from fencepost.simulation.cast import Window
 from fencepost.simulation.drawn_runs import Report, carry_out
 from fencepost.simulation.plans import Circumstances, Plan
@@ -39,7 +40,7 @@ def test_what_was_asked_for_or_is_too_much_may_be_removed(given: Circumstances) 
 
 def test_more_than_was_asked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     delete = Partition.delete_records
-    monkeypatch.setattr(Partition, "delete_records", lambda self, _: delete(self, -1))
+    monkeypatch.setattr(Partition, "delete_records", lambda self, _: delete(self, Offset(-1)))
     (fault,) = report(ASKED).faults
     assert "which nobody asked for" in fault
 
@@ -47,7 +48,9 @@ def test_more_than_was_asked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(("given", "keeps"), [(RETAINED, 0), (NEITHER, RETENTION_BYTES)])
 def test_more_than_retention_allows_is_found(given: Circumstances, keeps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(segments: Any, start: int, end: int, limit: int, settings: LogSettings, now: Any) -> int:
-        return new_start(segments, start, end, limit, settings.with_(retention_bytes=keeps), now)
+        return new_start(
+            segments, Offset(start), Offset(end), Offset(limit), settings.with_(retention_bytes=keeps), now
+        )
 
     monkeypatch.setattr(partition, "new_start", hasty)
     (fault,) = report(given).faults
@@ -57,7 +60,7 @@ def test_more_than_retention_allows_is_found(given: Circumstances, keeps: int, m
 def test_what_a_compacted_topic_keeps_for_ever_is_not_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     def by_time(segments: Any, start: int, end: int, limit: int, settings: LogSettings, now: Any) -> int:
         settings = settings.with_(cleanup_policy="delete", retention_ms=0)
-        return new_start(segments, start, end, limit, settings, now)
+        return new_start(segments, Offset(start), Offset(end), Offset(limit), settings, now)
 
     compacted = RETAINED._replace(
         topic_settings={"cleanup.policy": "compact"},
@@ -71,7 +74,7 @@ def test_what_a_compacted_topic_keeps_for_ever_is_not_too_old(monkeypatch: pytes
 
 def test_an_open_transaction_is_not_retained_away(monkeypatch: pytest.MonkeyPatch) -> None:
     def regardless(segments: Any, start: int, end: int, _: int, settings: LogSettings, now: Any) -> int:
-        return new_start(segments, start, end, end, settings, now)
+        return new_start(segments, Offset(start), Offset(end), Offset(end), settings, now)
 
     monkeypatch.setattr(partition, "new_start", regardless)
     all_of_it = RETAINED._replace(topic_settings={"retention.bytes": "0"})

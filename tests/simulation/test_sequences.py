@@ -120,7 +120,7 @@ def test_a_node_that_starts_again_is_known_by_what_it_finds() -> None:
             assert isinstance(storage, WatchedStorage)
             partition = storage.partition("t", 0)
             assert partition is not None
-            first, _ = next(partition.scan(0))
+            first, _ = next(partition.scan(Offset(0)))
             assert "writes sequence 0" in (storage._sequences.add("t", 0, first._replace(base_offset=Offset(2))) or "")
             assert "open from 0" in (storage._stable.tell(("t", 0), 1, 0) or "")
             await producer.abandon()

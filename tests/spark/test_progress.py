@@ -17,7 +17,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.fetch import PartitionData
 from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 from fencepost.spark.positions import FILES
 from fencepost.spark.progress import PARTITION, RUNS, Ledger, Progress, read_progress, unfit
 
@@ -64,7 +64,7 @@ def test_it_is_the_last_value_whose_transaction_was_committed(
         else:
             end(producer, kind == "commit")
     for number, batch in enumerate(batches):
-        stamp(batch, 0, number, LeaderEpoch(0))
+        stamp(batch, 0, Offset(number), LeaderEpoch(0))
     ledger, low, is_found = Ledger("ours"), len(batches), False
     while low > 0 and not is_found:
         low, high = max(low - window, 0), low
@@ -125,7 +125,7 @@ class Log:
         self._append(bytearray(batch), len(records), application)
 
     def _append(self, batch: bytearray, count: int, application: int | None) -> None:
-        stamp(batch, 0, self.end, LeaderEpoch(0))
+        stamp(batch, 0, Offset(self.end), LeaderEpoch(0))
         self.batches.append(Batch(self.end, self.end + count, bytes(batch), application))
         self.end += count
 

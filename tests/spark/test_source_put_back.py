@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.spark.test_source_truncations import Cluster, Query
 
-from fencepost.protocol.types import LeaderEpoch, TopicPartition
+from fencepost.protocol.types import LeaderEpoch, Offset, TopicPartition
 
 
 def test_a_leader_that_does_not_know_of_a_leader_epoch_is_asked_once_while_it_leads() -> None:
@@ -27,7 +27,7 @@ def test_a_leader_that_does_not_know_of_a_leader_epoch_is_asked_once_while_it_le
     assert not any(query.plan() for _ in range(3))
     assert [TopicPartition("t", 0) in each for each in cluster.asked] == [True, False, False, False]
     copy.starts, copy.epoch = (
-        [(LeaderEpoch(0), 0), (LeaderEpoch(1), 3), (LeaderEpoch(2), 5)],
+        [(LeaderEpoch(0), Offset(0)), (LeaderEpoch(1), Offset(3)), (LeaderEpoch(2), Offset(5))],
         2,
     )  # another one, which knows of it
     query.drain()

@@ -22,7 +22,7 @@ from fencepost.client.blocking import Producer
 from fencepost.client.errors import BrokerError
 from fencepost.log.leader_epochs import assigned, end_offset_for_epoch
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
-from fencepost.protocol.types import LeaderEpoch, TopicPartition
+from fencepost.protocol.types import LeaderEpoch, Offset, TopicPartition
 from fencepost.spark.asker import Asker
 from fencepost.spark.committed import Verdict, judge
 from fencepost.spark.losses import epochs_of, in_doubt
@@ -40,10 +40,10 @@ class Log:
 
     records: list[int] = field(default_factory=list)
     epoch: int = 0
-    starts: list[tuple[LeaderEpoch, int]] = field(default_factory=list)
+    starts: list[tuple[LeaderEpoch, Offset]] = field(default_factory=list)
 
     def append(self, records: Sequence[int]) -> None:
-        self.starts = assigned(self.starts, LeaderEpoch(self.epoch), len(self.records))
+        self.starts = assigned(self.starts, LeaderEpoch(self.epoch), Offset(len(self.records)))
         self.records += records
 
     def copy(self) -> Log:
@@ -84,7 +84,7 @@ class Cluster:
         for at, epoch in epochs.items():
             log = self.logs[at.partition]
             found[at] = end_offset_for_epoch(
-                LeaderEpoch(epoch), LeaderEpoch(log.epoch), log.starts, 0, len(log.records)
+                LeaderEpoch(epoch), LeaderEpoch(log.epoch), log.starts, Offset(0), Offset(len(log.records))
             )[1]
         return {at: end for at, end in found.items() if end >= 0}
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from fencepost.node_log import get_logger
+from fencepost.protocol.types import Offset
 from fencepost.runtime import Work
 
 logger = get_logger(__name__)
@@ -25,7 +26,7 @@ LOAD_STEP: Final = 16
 class JournalUnreadable(Exception):
     """A journal partition holds what this coordinator cannot read; nothing of it is used."""
 
-    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+    def __init__(self, topic: str, partition: int, offset: Offset, reason: str) -> None:
         super().__init__(f"{topic}-{partition} cannot be read at offset {offset}: {reason}")
         self.topic = topic
         self.partition = partition

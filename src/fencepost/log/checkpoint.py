@@ -19,6 +19,7 @@ from fencepost.log.producer_snapshot import (
     write_snapshot,
 )
 from fencepost.node_log import get_logger
+from fencepost.protocol.types import NO_OFFSET, Offset
 
 logger = get_logger(__name__)
 
@@ -36,7 +37,7 @@ def pending_files(partitions: Iterable[Partition], pending: Container[int]) -> I
         for segment in partition.segments[:-1]:
             if segment.number in pending:
                 path = f"{partition.directory.name}/{segment.path.name}"
-                yield NamedFile(segment.number, 0, -1, partition.topic_id.bytes, path)
+                yield NamedFile(segment.number, 0, NO_OFFSET, partition.topic_id.bytes, path)
         if partition.segments[-1].number in pending:
             yield named_file(partition)
 
@@ -128,10 +129,10 @@ class Place(NamedTuple):
     number: int
     """Of the segment."""
     size: int
-    next_offset: int
+    next_offset: Offset
 
 
-def completed(disk: Disk, partition: Partition, offset: int) -> None:
+def completed(disk: Disk, partition: Partition, offset: Offset) -> None:
     """It is written down as of `offset`, and no older generation is left: nothing before that is needed any more."""
     partition.checkpointed(offset)
     keep = {offset, *partition.segments.bases}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fencepost.log.disk import Disk, NothingLeft
-from fencepost.protocol.types import LeaderEpoch
+from fencepost.protocol.types import LeaderEpoch, Offset
 
 _VERSION_FILE = "fencepost.version"
 CLUSTER_FILE = "fencepost.properties"
@@ -183,16 +183,16 @@ def read_identity(disk: Disk, directory: Path) -> PartitionIdentity:
     raise ValueError("there is no line 'topic_id: ' with 22 letters behind it")
 
 
-def write_leader_epochs(disk: Disk, directory: Path, epochs: list[tuple[LeaderEpoch, int]]) -> None:
+def write_leader_epochs(disk: Disk, directory: Path, epochs: list[tuple[LeaderEpoch, Offset]]) -> None:
     """`leader-epoch-checkpoint`: each leader epoch with its first offset."""
     _write(disk, directory / LEADER_EPOCHS, _leader_epochs_text(epochs))
 
 
-def _leader_epochs_text(epochs: list[tuple[LeaderEpoch, int]]) -> str:
+def _leader_epochs_text(epochs: list[tuple[LeaderEpoch, Offset]]) -> str:
     return "".join(f"{line}\n" for line in ("0", len(epochs), *(f"{epoch} {offset}" for epoch, offset in epochs)))
 
 
-def read_leader_epochs(disk: Disk, directory: Path) -> list[tuple[LeaderEpoch, int]] | None:
+def read_leader_epochs(disk: Disk, directory: Path) -> list[tuple[LeaderEpoch, Offset]] | None:
     """What is in the file; None if there is none, or if it is not one that `write_leader_epochs` wrote.
 
     Raises OSError if it cannot be read.
@@ -201,6 +201,6 @@ def read_leader_epochs(disk: Disk, directory: Path) -> list[tuple[LeaderEpoch, i
     if text is None or not _LEADER_EPOCHS.fullmatch(text):
         return None
     lines = (line.split(" ") for line in text.splitlines()[2:])
-    epochs = [(LeaderEpoch(int(epoch)), int(offset)) for epoch, offset in lines]
+    epochs = [(LeaderEpoch(int(epoch)), Offset(int(offset))) for epoch, offset in lines]
     ascending = all(one[0] < following[0] and one[1] <= following[1] for one, following in pairwise(epochs))
     return epochs if ascending and _leader_epochs_text(epochs) == text else None

@@ -28,6 +28,7 @@ from fencepost.log.partition import Partition
 from fencepost.log.removal import Removals
 from fencepost.log.replay import Replay
 from fencepost.log.space import Space
+from fencepost.protocol.types import Offset
 from fencepost.runtime import Slices, Work, at_once
 
 _TOGETHER: Final = 16
@@ -98,7 +99,7 @@ class Checkpoints:
         Raises NothingLeft, OSError.
         """
         older = self._begin(generation)
-        offsets: dict[Partition, int] = {}
+        offsets: dict[Partition, Offset] = {}
         for few in self._everything():
             checkpoint = Checkpoint(self._disk, self._told, self._identified)
             try:
@@ -176,7 +177,7 @@ class Checkpoints:
         self._failed(StorageFailed(f"the disk did not take a checkpoint: {error}"))
 
     async def _make(self, older: Sequence[int]) -> None:
-        offsets: dict[Partition, int] = {}
+        offsets: dict[Partition, Offset] = {}
         for few in self._everything():
             while not await self._write_down_durably(few, offsets):
                 self._room = asyncio.get_running_loop().create_future()
@@ -187,7 +188,7 @@ class Checkpoints:
         self._remove(older)
         await self._slices.run(self._complete(offsets))
 
-    async def _write_down_durably(self, few: Sequence[Partition], offsets: dict[Partition, int]) -> bool:
+    async def _write_down_durably(self, few: Sequence[Partition], offsets: dict[Partition, Offset]) -> bool:
         """Write a few down and sync them; False if there was no room for them."""
         checkpoint = Checkpoint(self._disk, self._told, self._identified)
         # What it syncs must stay open.
@@ -259,7 +260,7 @@ class Checkpoints:
         if partition.log_start_offset or directory in moved:
             self._log.add_start(partition.log_start_offset, directory)
 
-    def _note(self, checkpoint: Checkpoint, offsets: dict[Partition, int]) -> None:
+    def _note(self, checkpoint: Checkpoint, offsets: dict[Partition, Offset]) -> None:
         """What was written down is synced."""
         for partition, place in checkpoint.places.items():
             if self._is_there(partition):
@@ -289,7 +290,7 @@ class Checkpoints:
             self._disk.sync_directory(self._log.path(0).parent)
         self._log.older_are_gone()
 
-    def _complete(self, offsets: Mapping[Partition, int]) -> Work[None]:
+    def _complete(self, offsets: Mapping[Partition, Offset]) -> Work[None]:
         for partition, offset in offsets.items():
             if self._is_there(partition):
                 completed(self._disk, partition, offset)

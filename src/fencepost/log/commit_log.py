@@ -51,7 +51,7 @@ from fencepost.log.durability import Durability
 from fencepost.log.file_names import numbered, numbered_path
 from fencepost.log.outcome import StorageFailed
 from fencepost.log.space import Space
-from fencepost.protocol.types import NO_LSN, Buffer, Lsn
+from fencepost.protocol.types import NO_LSN, Buffer, Lsn, Offset
 from fencepost.runtime import Work, at_once
 
 __all__ = ["CommitLog", "StorageFailed"]
@@ -189,7 +189,7 @@ class CommitLog:
     def add_remove(self, path: str) -> Lsn:
         return self._add(remove_entry(path))
 
-    def add_synced(self, number: int, size: int, next_offset: int) -> Lsn:
+    def add_synced(self, number: int, size: int, next_offset: Offset) -> Lsn:
         return self._add(synced_entry(number, size, next_offset))
 
     def add_ready(self, kept: bool, searched: bool = False) -> Lsn:
@@ -203,7 +203,7 @@ class CommitLog:
         """The files that pending entries write to."""
         return {BYTES_ENTRY.unpack_from(e)[1] for e in self._pending if e[0] in (Kind.BYTES, Kind.EXTENT)}
 
-    def add_start(self, offset: int, directory: str) -> Lsn:
+    def add_start(self, offset: Offset, directory: str) -> Lsn:
         return self._add(start_entry(offset, directory))
 
     def reserve(self, count: int) -> None:

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from fencepost.protocol.types import Buffer
+from fencepost.protocol.types import Buffer, Offset
 
 
 class Kind(IntEnum):
@@ -66,7 +66,7 @@ class NamedFile(NamedTuple):
 
     number: int
     size: int
-    next_offset: int
+    next_offset: Offset
     topic_id: bytes
     path: str
 
@@ -92,12 +92,12 @@ def remove_entry(path: str) -> bytes:
     return bytes((Kind.REMOVE,)) + path.encode()
 
 
-def synced_entry(number: int, size: int, next_offset: int) -> bytes:
+def synced_entry(number: int, size: int, next_offset: Offset) -> bytes:
     """Everything about the partition of this file is synced as of this size and this offset."""
     return SYNCED_ENTRY.pack(Kind.SYNCED, number, size, next_offset)
 
 
-def start_entry(offset: int, directory: str) -> bytes:
+def start_entry(offset: Offset, directory: str) -> bytes:
     """The log of the partition in this directory starts at `offset`."""
     return START_ENTRY.pack(Kind.START, offset) + directory.encode()
 

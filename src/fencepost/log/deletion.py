@@ -18,7 +18,7 @@ from fencepost.log.file_names import numbered
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.partition import Partition
 from fencepost.node_log import get_logger
-from fencepost.protocol.types import Lsn
+from fencepost.protocol.types import FIRST_OFFSET, Lsn
 
 logger = get_logger(__name__)
 
@@ -39,7 +39,7 @@ def begin(disk: Disk, log: CommitLog, partition: Partition | OfflinePartition) -
     directory = partition.directory
     for name in _segments(disk, partition):
         log.add_remove(f"{directory.name}/{name}")
-    lsn = log.add_start(0, directory.name)
+    lsn = log.add_start(FIRST_OFFSET, directory.name)
     gone = directory.with_name(deleted_name(directory.name, partition.topic_id.bytes))
     ours = isinstance(partition, Partition) or is_of(disk, directory, partition.topic_id.bytes)
     renamed = ours and _rename(disk, directory, gone)

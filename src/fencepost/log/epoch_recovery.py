@@ -16,7 +16,7 @@ from fencepost.log.disk import NothingLeft
 from fencepost.log.leader_epochs import assigned
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import BatchHeader
-from fencepost.protocol.types import LeaderEpoch
+from fencepost.protocol.types import LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from fencepost.log.partition import Partition
@@ -55,7 +55,7 @@ def recover_epochs(partition: Partition) -> None:
         checkpoint_files.write_leader_epochs(partition.disk, partition.directory, partition.epoch_starts)
 
 
-def _possible(partition: Partition, starts: list[tuple[LeaderEpoch, int]]) -> bool:
+def _possible(partition: Partition, starts: list[tuple[LeaderEpoch, Offset]]) -> bool:
     """Whether there can have been such epochs, whatever the batches say."""
     if not starts:
         return not any(segment.size for segment in partition.segments)
@@ -63,7 +63,7 @@ def _possible(partition: Partition, starts: list[tuple[LeaderEpoch, int]]) -> bo
     return epoch <= partition.leader_epoch and start <= partition.log_end_offset
 
 
-def _fits(partition: Partition, starts: list[tuple[LeaderEpoch, int]]) -> bool:
+def _fits(partition: Partition, starts: list[tuple[LeaderEpoch, Offset]]) -> bool:
     """Whether the first and the last batch of each epoch are of that epoch, as far as they can be read."""
     if not _possible(partition, starts):
         return False
@@ -73,7 +73,7 @@ def _fits(partition: Partition, starts: list[tuple[LeaderEpoch, int]]) -> bool:
     if len(starts) == 1 and partition.leader_epoch == 0 and starts[0][1] <= first:
         return True  # there was never another
     try:
-        before = _batch_with(partition, starts[0][1] - 1) if starts[0][1] > first else None
+        before = _batch_with(partition, Offset(starts[0][1] - 1)) if starts[0][1] > first else None
         if before is not None:
             return False
         stops = [*(start for _, start in starts[1:]), partition.log_end_offset]
@@ -86,9 +86,9 @@ def _fits(partition: Partition, starts: list[tuple[LeaderEpoch, int]]) -> bool:
         return True
 
 
-def _is_of(partition: Partition, epoch: LeaderEpoch, start: int, stop: int) -> bool:
+def _is_of(partition: Partition, epoch: LeaderEpoch, start: Offset, stop: Offset) -> bool:
     """Whether the first and the last batch from `start` to `stop` lie in there and are of this epoch."""
-    first, last = _batch_from(partition, start), _batch_with(partition, stop - 1)
+    first, last = _batch_from(partition, start), _batch_with(partition, Offset(stop - 1))
     return all(
         header is None
         or header.base_offset >= stop
@@ -97,7 +97,7 @@ def _is_of(partition: Partition, epoch: LeaderEpoch, start: int, stop: int) -> b
     )
 
 
-def _batch_from(partition: Partition, offset: int) -> BatchHeader | None:
+def _batch_from(partition: Partition, offset: Offset) -> BatchHeader | None:
     """The first batch that ends at this offset or after it; None if there is none.  Raises FileDamaged."""
     for segment in partition.segments.holding(offset):
         position = segment.locate_at_once(offset) if offset > segment.base_offset else 0
@@ -106,15 +106,15 @@ def _batch_from(partition: Partition, offset: int) -> BatchHeader | None:
     return None
 
 
-def _batch_with(partition: Partition, offset: int) -> BatchHeader | None:
+def _batch_with(partition: Partition, offset: Offset) -> BatchHeader | None:
     """The batch with this offset; None where it was compacted away."""
     found = _batch_from(partition, offset)
     return found if found is not None and found.base_offset <= offset else None
 
 
-def _epochs_in_batches(partition: Partition) -> tuple[list[tuple[LeaderEpoch, int]], bool]:
+def _epochs_in_batches(partition: Partition) -> tuple[list[tuple[LeaderEpoch, Offset]], bool]:
     """The epochs and where the first batch of each begins; whether all batches can be read and are in order."""
-    starts: list[tuple[LeaderEpoch, int]] = []
+    starts: list[tuple[LeaderEpoch, Offset]] = []
     newest, in_order = -1, True
     for segment in partition.segments:
         try:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.protocol.types import NO_LEADER_EPOCH, LeaderEpoch
+from fencepost.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 
 def end_offset_for_epoch(
     epoch: LeaderEpoch,
     current: LeaderEpoch,
-    starts: Sequence[tuple[LeaderEpoch, int]],
-    log_start_offset: int,
-    log_end_offset: int,
-) -> tuple[LeaderEpoch, int]:
+    starts: Sequence[tuple[LeaderEpoch, Offset]],
+    log_start_offset: Offset,
+    log_end_offset: Offset,
+) -> tuple[LeaderEpoch, Offset]:
     """The largest known leader epoch that is at most `epoch`, and where it ended; (-1, -1) for one yet to come.
 
     `current`: the leader's.  `starts`: leader epochs with their first offsets, ascending.  An epoch before the first
@@ -22,7 +22,7 @@ def end_offset_for_epoch(
     if epoch == current:
         return epoch, log_end_offset
     if epoch == -1 or epoch > current:
-        return NO_LEADER_EPOCH, -1
+        return NO_LEADER_EPOCH, NO_OFFSET
     found = (epoch, starts[0][1] if starts else log_start_offset)
     for number, (known, _) in enumerate(starts):
         if known <= epoch:
@@ -32,8 +32,8 @@ def end_offset_for_epoch(
 
 
 def assigned(
-    starts: Sequence[tuple[LeaderEpoch, int]], epoch: LeaderEpoch, start: int
-) -> list[tuple[LeaderEpoch, int]]:
+    starts: Sequence[tuple[LeaderEpoch, Offset]], epoch: LeaderEpoch, start: Offset
+) -> list[tuple[LeaderEpoch, Offset]]:
     """The same with a leader of this epoch, if it is a newer one: it begins at `start`.
 
     A leader that has written nothing before the next one began is left out, as in Apache Kafka.

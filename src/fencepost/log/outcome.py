@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import Epoch, Lsn
+from fencepost.protocol.types import NO_OFFSET, Epoch, Lsn, Offset
 
 
 class StorageFailed(Exception):
@@ -20,10 +20,10 @@ class StorageFailed(Exception):
 class Appended(NamedTuple):
     """A batch is in the log, durable once the storage's `durable` has reached `lsn`."""
 
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
     log_append_time: int
-    log_start_offset: int
+    log_start_offset: Offset
     lsn: Lsn
     duplicate: bool = False
 
@@ -34,7 +34,7 @@ class Refused:
 
     error: ErrorCode
     message: str | None = None
-    log_start_offset: int = -1
+    log_start_offset: Offset = NO_OFFSET
     """Told with what a partition itself refuses."""
     record_errors: tuple[tuple[int, str], ...] = ()
     """(number in the batch, why) of single records that are wrong."""

@@ -40,7 +40,7 @@ from fencepost.protocol.batch import (
 from fencepost.protocol.control import COMMIT, ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.steps import Pace, Steps, finish
-from fencepost.protocol.types import Buffer, Epoch, Isolation, LeaderEpoch, Lsn, Milliseconds, ProducerId
+from fencepost.protocol.types import Buffer, Epoch, Isolation, LeaderEpoch, Lsn, Milliseconds, Offset, ProducerId
 
 __all__ = ["Appended", "Journal", "Partition", "Refused"]
 
@@ -53,7 +53,7 @@ class Journal(Protocol):
 
     def now(self) -> Milliseconds: ...
 
-    def new_segment(self, partition: Partition, base_offset: int) -> Segment: ...
+    def new_segment(self, partition: Partition, base_offset: Offset) -> Segment: ...
 
     def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> Lsn: ...
 
@@ -89,14 +89,14 @@ class Partition:
         self.topic, self.index, self.topic_id = topic, index, topic_id
         self.settings = settings
         self.leader_epoch = leader_epoch
-        self.epoch_starts: list[tuple[LeaderEpoch, int]] = []
+        self.epoch_starts: list[tuple[LeaderEpoch, Offset]] = []
         """(leader epoch, first offset), ascending: the leader-epoch-checkpoint."""
         self.producers = Producers()
         self.segments = Segments()
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.high_watermark = 0
-        self.checkpoint_offset = 0
+        self.log_start_offset = Offset(0)
+        self.log_end_offset = Offset(0)
+        self.high_watermark = Offset(0)
+        self.checkpoint_offset = Offset(0)
         """As of this offset indexes and a producer snapshot are on disk."""
         self.unsynced_from = 0
         """Segments from this base offset on have been written to since the last checkpoint."""
@@ -114,7 +114,7 @@ class Partition:
         return reading.Reader(self.segments, self, self._read)
 
     @property
-    def last_stable_offset(self) -> int:
+    def last_stable_offset(self) -> Offset:
         """Where a read_committed reader stops (facts §6.8)."""
         unstable = self.producers.first_unstable_offset
         if unstable is None or unstable > self.high_watermark:
@@ -122,7 +122,7 @@ class Partition:
         # What is open may have begun before the records that are left.
         return max(unstable, self.log_start_offset)
 
-    def bound(self, isolation: Isolation) -> int:
+    def bound(self, isolation: Isolation) -> Offset:
         """The offset up to which a reader of this isolation may read."""
         return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
 
@@ -238,12 +238,12 @@ class Partition:
             return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory} takes nothing now: {error}")
         except (FileDamaged, OSError) as error:
             return self.refusal(not_written(self.directory, error))
-        last_offset = base_offset + header.last_offset_delta
+        last_offset = Offset(base_offset + header.last_offset_delta)
         try:
             lsn = journal.appended(self, segment, position, data)
             if segment.created < 0:
                 segment.created = now
-            self.log_end_offset = last_offset + 1
+            self.log_end_offset = Offset(last_offset + 1)
             self.applied(header, base_offset, segment, marker, now)
         except Exception as error:
             # The file has the batch, and memory only half of what follows from it: nothing may be built on that.
@@ -254,7 +254,7 @@ class Partition:
         return Appended(base_offset, last_offset, log_append_time, self.log_start_offset, lsn)
 
     def applied(
-        self, header: BatchHeader, offset: int, segment: Segment, marker: Ending | None, now: Milliseconds
+        self, header: BatchHeader, offset: Offset, segment: Segment, marker: Ending | None, now: Milliseconds
     ) -> None:
         """Note in the producer state what a batch in the log means; also when the log is read again.
 
@@ -286,7 +286,7 @@ class Partition:
         self.segments.append(segment := self._journal.new_segment(self, self.log_end_offset))
         return segment
 
-    def advance(self, high_watermark: int) -> None:
+    def advance(self, high_watermark: Offset) -> None:
         """Let readers have everything before this offset, which is durable."""
         if high_watermark <= self.high_watermark:
             return
@@ -308,7 +308,7 @@ class Partition:
     def unsynced_segments(self) -> list[Segment]:
         return [segment for segment in self.segments if segment.base_offset >= self.unsynced_from]
 
-    def checkpointed(self, offset: int) -> None:
+    def checkpointed(self, offset: Offset) -> None:
         """Note that everything as of `offset` is synced."""
         self.checkpoint_offset = offset
         self.unsynced_from = self.segments[self.segments.number_of(offset)].base_offset
@@ -317,7 +317,7 @@ class Partition:
     # Reading
 
     def read(
-        self, offset: int, max_bytes: int, isolation: Isolation, at_least_one: bool = True
+        self, offset: Offset, max_bytes: int, isolation: Isolation, at_least_one: bool = True
     ) -> reading.Fetched | Refused:
         """Whole batches from the one that holds `offset` on, up to what the isolation lets a reader see."""
         if offset < self.log_start_offset or offset > self.log_end_offset:
@@ -350,7 +350,7 @@ class Partition:
         self._waiters[number] = callback
         return lambda: self._waiters.pop(number, None) and None
 
-    def scan(self, offset: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+    def scan(self, offset: Offset = Offset(0)) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every batch from the one that holds `offset` to the log end, durable or not: for coordinators that load."""
         self.scans += 1
         try:
@@ -365,14 +365,14 @@ class Partition:
     def active_producers(self) -> Iterator[ActiveProducer]:
         return self.producers.active()
 
-    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, int]:
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest known leader epoch that is at most `epoch`, and where it ended; (-1, -1) for one yet to come."""
         ends = self.log_start_offset, self.log_end_offset
         return end_offset_for_epoch(epoch, self.leader_epoch, self.epoch_starts, *ends)
 
     # Removing
 
-    def delete_records(self, before: int) -> Lsn | Refused:
+    def delete_records(self, before: Offset) -> Lsn | Refused:
         """Move the start of the log to `before` (-1: the high watermark); the lsn of it.  Producers are kept."""
         target = self.high_watermark if before == -1 else before
         if target < 0 or target > self.high_watermark:

@@ -16,6 +16,7 @@ from crc32c import crc32c
 from fencepost.log.disk import Disk, File, NothingLeft, closed_on_failure
 from fencepost.log.file_names import numbered, numbered_path
 from fencepost.log.producer_state import BatchMetadata, ProducerEntry
+from fencepost.protocol.types import NO_OFFSET, Offset
 
 _VERSION = 1
 _FRONT = Struct(">hIi")
@@ -24,12 +25,12 @@ _WINDOW_ENTRY = Struct(">qqh")
 _BATCH = Struct(">iqiq")
 
 
-def snapshot_path(directory: Path, offset: int) -> Path:
+def snapshot_path(directory: Path, offset: Offset) -> Path:
     """Where the snapshot as of an offset stands."""
     return numbered_path(directory, offset, ".snapshot")
 
 
-def _window_path(directory: Path, offset: int) -> Path:
+def _window_path(directory: Path, offset: Offset) -> Path:
     """Where the windows stand that belong to it."""
     return numbered_path(directory, offset, ".window")
 
@@ -38,7 +39,7 @@ def encode_snapshot(entries: list[ProducerEntry]) -> bytes:
     """Apache Kafka's file: the last batch of each producer."""
     body = bytearray((len(entries)).to_bytes(4, "big"))
     for entry in entries:
-        last = entry.batches[-1] if entry.batches else BatchMetadata(-1, -1, 0, entry.last_timestamp)
+        last = entry.batches[-1] if entry.batches else BatchMetadata(-1, NO_OFFSET, 0, entry.last_timestamp)
         body += _ENTRY.pack(
             entry.producer_id,
             entry.epoch,
@@ -70,7 +71,7 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry] | None:
     return entries
 
 
-def binding(offset: int, snapshot: bytes) -> int:
+def binding(offset: Offset, snapshot: bytes) -> int:
     """The CRC from which that of the window goes on which belongs to these bytes, as of this offset."""
     return crc32c(snapshot, crc32c(offset.to_bytes(8, "big")))
 
@@ -107,7 +108,7 @@ def add_window(entries: list[ProducerEntry], data: bytes, bound_to: int) -> bool
     return True
 
 
-def write_snapshot(disk: Disk, directory: Path, offset: int, entries: list[ProducerEntry]) -> list[File]:
+def write_snapshot(disk: Disk, directory: Path, offset: Offset, entries: list[ProducerEntry]) -> list[File]:
     """Write both files; returns them open, to be synced and closed by the caller."""
     path = snapshot_path(directory, offset)
     snapshot = encode_snapshot(entries)
@@ -120,7 +121,7 @@ def write_snapshot(disk: Disk, directory: Path, offset: int, entries: list[Produ
     return files
 
 
-def read_snapshot(disk: Disk, directory: Path, offset: int, whole: bool = True) -> list[ProducerEntry] | None:
+def read_snapshot(disk: Disk, directory: Path, offset: Offset, whole: bool = True) -> list[ProducerEntry] | None:
     """The producers as of `offset`; None if there is no usable snapshot.
 
     `whole`: without the windows it is none either; else it has one batch of each producer then.
@@ -133,7 +134,7 @@ def read_snapshot(disk: Disk, directory: Path, offset: int, whole: bool = True) 
     return entries
 
 
-def open_snapshot(disk: Disk, directory: Path, offset: int) -> list[File]:
+def open_snapshot(disk: Disk, directory: Path, offset: Offset) -> list[File]:
     """Both files as they are, open, to be synced and closed by the caller; nothing where there is no snapshot."""
     with closed_on_failure() as files:
         for each in (snapshot_path(directory, offset), _window_path(directory, offset)):
@@ -142,17 +143,17 @@ def open_snapshot(disk: Disk, directory: Path, offset: int) -> list[File]:
     return files
 
 
-def snapshot_exists(disk: Disk, directory: Path, offset: int) -> bool:
+def snapshot_exists(disk: Disk, directory: Path, offset: Offset) -> bool:
     """Whether there is a snapshot as of this offset, good or not."""
     return disk.exists(snapshot_path(directory, offset))
 
 
-def snapshot_offsets(disk: Disk, directory: Path) -> list[int]:
+def snapshot_offsets(disk: Disk, directory: Path) -> list[Offset]:
     """The offsets that have a snapshot, ascending."""
-    return [offset for _, offset in numbered(disk.list(directory), ".snapshot")]
+    return [Offset(offset) for _, offset in numbered(disk.list(directory), ".snapshot")]
 
 
-def remove_snapshot(disk: Disk, directory: Path, offset: int) -> None:
+def remove_snapshot(disk: Disk, directory: Path, offset: Offset) -> None:
     """Remove the snapshot as of this offset, and what stands beside it."""
     disk.remove(snapshot_path(directory, offset))
     disk.remove(_window_path(directory, offset))

@@ -35,6 +35,7 @@ from fencepost.protocol.types import (
     Epoch,
     LeaderEpoch,
     Milliseconds,
+    Offset,
     ProducerId,
 )
 
@@ -54,7 +55,7 @@ class BatchMetadata(NamedTuple):
     """A batch that a producer wrote."""
 
     last_sequence: int
-    last_offset: int
+    last_offset: Offset
     offset_delta: int
     timestamp: Milliseconds
 
@@ -64,8 +65,8 @@ class BatchMetadata(NamedTuple):
         return first if first >= 0 else first + MAX_INT32 + 1
 
     @property
-    def first_offset(self) -> int:
-        return self.last_offset - self.offset_delta
+    def first_offset(self) -> Offset:
+        return Offset(self.last_offset - self.offset_delta)
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class ProducerEntry:
     epoch: Epoch = NO_EPOCH
     coordinator_epoch: LeaderEpoch = NO_LEADER_EPOCH
     last_timestamp: Milliseconds = NO_TIMESTAMP
-    open_first_offset: int | None = None
+    open_first_offset: Offset | None = None
     """Where its open transaction begins here."""
     batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=WINDOW))
     opened_by: VerificationGuard | None = None

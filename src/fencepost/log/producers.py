@@ -17,7 +17,7 @@ from fencepost.log.producer_state import (
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import NO_EPOCH, Epoch, LeaderEpoch, Milliseconds, ProducerId
+from fencepost.protocol.types import NO_EPOCH, NO_OFFSET, Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 from fencepost.runtime import Work
 
 _AT_ONCE: Final = 1000
@@ -30,8 +30,8 @@ class CompletedTransaction(NamedTuple):
     """A transaction that a marker ended here."""
 
     producer_id: ProducerId
-    first_offset: int
-    marker_offset: int
+    first_offset: Offset
+    marker_offset: Offset
     committed: bool
 
 
@@ -43,7 +43,7 @@ class ActiveProducer(NamedTuple):
     last_sequence: int
     last_timestamp: Milliseconds
     coordinator_epoch: LeaderEpoch
-    open_first_offset: int
+    open_first_offset: Offset
 
 
 class Producers:
@@ -52,9 +52,9 @@ class Producers:
     def __init__(self) -> None:
         self.entries: dict[ProducerId, ProducerEntry] = {}
         self._verifications: dict[ProducerId, Verification] = {}
-        self._open: dict[int, ProducerId] = {}
+        self._open: dict[Offset, ProducerId] = {}
         """First offset -> producer id of open transactions, in order of the offsets."""
-        self._unreplicated: dict[int, int] = {}
+        self._unreplicated: dict[Offset, Offset] = {}
         """First offset -> marker offset of ended transactions whose marker readers may not see yet."""
 
     # Verification (KIP-890)
@@ -108,13 +108,15 @@ class Producers:
 
     # What was appended
 
-    def data_appended(self, header: BatchHeader, base_offset: int, now: Milliseconds) -> None:
+    def data_appended(self, header: BatchHeader, base_offset: Offset, now: Milliseconds) -> None:
         """A data batch with a producer id is in the log at `base_offset`."""
         entry = self._entry(header, now)
         entry.last_timestamp = header.max_timestamp
         if header.base_sequence >= 0:
             delta = header.last_offset_delta
-            entry.batches.append(BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp))
+            entry.batches.append(
+                BatchMetadata(header.last_sequence, Offset(base_offset + delta), delta, header.max_timestamp)
+            )
         if header.is_transactional:
             verification = self._verifications.pop(header.producer_id, None)
             if entry.open_first_offset is None:
@@ -123,7 +125,7 @@ class Producers:
                 self._open[base_offset] = header.producer_id
 
     def marker_appended(
-        self, header: BatchHeader, offset: int, coordinator_epoch: LeaderEpoch, committed: bool, now: Milliseconds
+        self, header: BatchHeader, offset: Offset, coordinator_epoch: LeaderEpoch, committed: bool, now: Milliseconds
     ) -> CompletedTransaction | None:
         """A marker is in the log; returns the transaction that it ended here, if one was open."""
         entry = self._entry(header, now)
@@ -155,21 +157,21 @@ class Producers:
 
     # Stability
 
-    def last_stable_offset_at(self, completed: CompletedTransaction) -> int:
+    def last_stable_offset_at(self, completed: CompletedTransaction) -> Offset:
         """The last stable offset as of this completion, for the aborted-transaction index."""
-        return next(iter(self._open)) if self._open else completed.marker_offset + 1
+        return next(iter(self._open)) if self._open else Offset(completed.marker_offset + 1)
 
     def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
         """The index entry of a transaction that was aborted."""
         stable = self.last_stable_offset_at(completed)
         return AbortedTransaction(completed.producer_id, completed.first_offset, completed.marker_offset, stable)
 
-    def high_watermark_advanced(self, high_watermark: int) -> None:
+    def high_watermark_advanced(self, high_watermark: Offset) -> None:
         if self._unreplicated:
             self._unreplicated = {f: marker for f, marker in self._unreplicated.items() if marker >= high_watermark}
 
     @property
-    def first_unstable_offset(self) -> int | None:
+    def first_unstable_offset(self) -> Offset | None:
         """Where the earliest transaction begins that is open, or whose end readers may not see yet."""
         first = next(iter(self._open)) if self._open else None
         if self._unreplicated:
@@ -177,7 +179,7 @@ class Producers:
             return earliest if first is None else min(first, earliest)
         return first
 
-    def open_transactions(self) -> list[tuple[ProducerId, int]]:
+    def open_transactions(self) -> list[tuple[ProducerId, Offset]]:
         """Producer id and first offset of every open transaction, earliest first."""
         return [(producer_id, first) for first, producer_id in self._open.items()]
 
@@ -194,7 +196,7 @@ class Producers:
                 last_sequence=entry.last_sequence,
                 last_timestamp=entry.last_timestamp,
                 coordinator_epoch=entry.coordinator_epoch,
-                open_first_offset=-1 if entry.open_first_offset is None else entry.open_first_offset,
+                open_first_offset=NO_OFFSET if entry.open_first_offset is None else entry.open_first_offset,
             )
 
     # Expiry and loading

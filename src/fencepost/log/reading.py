@@ -16,7 +16,7 @@ from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_scan import first_moment
 from fencepost.protocol.steps import SUMMED_IN_A_UNIT, Pace, Steps
-from fencepost.protocol.types import Isolation, LeaderEpoch, Milliseconds, ProducerId
+from fencepost.protocol.types import FIRST_OFFSET, Isolation, LeaderEpoch, Milliseconds, Offset, ProducerId
 
 _REMEMBERED = 32
 
@@ -25,10 +25,10 @@ class Fetched(NamedTuple):
     """Batches, and where the log stood when they were read."""
 
     records: bytes | memoryview
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: list[tuple[ProducerId, int]] | None
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
+    aborted: list[tuple[ProducerId, Offset]] | None
     """(producer id, first offset) of aborted transactions among the records; None for read_uncommitted, or no room."""
     cost: int = 0
     """How much of the room of an answer they take.
@@ -42,7 +42,7 @@ class TimestampOffset:
     """A record found by time."""
 
     timestamp: Milliseconds
-    offset: int
+    offset: Offset
     leader_epoch: LeaderEpoch
 
 
@@ -53,20 +53,20 @@ class Ends(Protocol):
     def settings(self) -> LogSettings: ...
 
     @property
-    def log_start_offset(self) -> int: ...
+    def log_start_offset(self) -> Offset: ...
 
     @property
-    def log_end_offset(self) -> int: ...
+    def log_end_offset(self) -> Offset: ...
 
     @property
-    def high_watermark(self) -> int: ...
+    def high_watermark(self) -> Offset: ...
 
-    def bound(self, isolation: Isolation, /) -> int:
+    def bound(self, isolation: Isolation, /) -> Offset:
         """How far a reader may read."""
         ...
 
 
-Places: TypeAlias = dict[int, tuple[Segment, int, int]]
+Places: TypeAlias = dict[Offset, tuple[Segment, int, Offset]]
 """Offset -> segment and position of the first batch that ends there or after it, and where it begins at the least."""
 
 
@@ -83,8 +83,8 @@ class Reader:
         self._positions = places
 
     def batches(
-        self, offset: int, bound: int, max_bytes: int, at_least_one: bool
-    ) -> tuple[bytes | memoryview, int, int]:
+        self, offset: Offset, bound: Offset, max_bytes: int, at_least_one: bool
+    ) -> tuple[bytes | memoryview, Offset, int]:
         """Whole batches of one segment, from the one that holds `offset`, all before `bound`; none from there on.
 
         Also the offset that follows them, and what they cost.
@@ -119,13 +119,13 @@ class Reader:
 
     def _take(
         self,
-        place: tuple[Segment, int, int],
+        place: tuple[Segment, int, Offset],
         data: memoryview,
         first: BatchHeader | None,
         room: int,
-        offset: int,
-        bound: int,
-    ) -> tuple[int, int]:
+        offset: Offset,
+        bound: Offset,
+    ) -> tuple[int, Offset]:
         """How many bytes of `data` are whole batches before `bound` that have room, and the offset that follows them.
 
         `first`: the header of the first batch, where it was looked at.
@@ -141,6 +141,7 @@ class Reader:
                 header = first or segment.header(data, taken, position + taken, least)
                 first = None
                 last_offset, size = header.last_offset, header.size
+                behind = Offset(last_offset + 1)
                 # Where another read ended nobody looked for the offset: it may be within the batch before.
                 skipped = header.base_offset > offset == least
                 if last_offset < offset or (skipped and segment.locate(offset) != position):
@@ -160,9 +161,9 @@ class Reader:
             if header.base_offset >= bound or taken + size > room:
                 return taken, following
             last = taken, header
-            trusted = (taken, following) if header.base_offset > following else (taken + size, last_offset + 1)
+            trusted = (taken, following) if header.base_offset > following else (taken + size, behind)
             taken += size
-            least = following = last_offset + 1
+            least = following = behind
         if wrong is None and taken:
             wrong = self._wrong_end(segment, position + taken)
             trusted = (0, offset) if wrong is not None and trusted[1] == following else trusted
@@ -200,11 +201,11 @@ class Reader:
     def _beyond(segment: Segment, header: BatchHeader, position: int) -> FileDamaged:
         return segment.damaged(position, f"a batch up to offset {header.last_offset} cannot stand there")
 
-    def _end_of(self, segment: Segment) -> int:
+    def _end_of(self, segment: Segment) -> Offset:
         """The offset at which the next segment, or the next batch, begins."""
         return self._segments.end_of(segment, self._partition.log_end_offset)
 
-    def _place(self, offset: int) -> tuple[Segment, int, int] | None:
+    def _place(self, offset: Offset) -> tuple[Segment, int, Offset] | None:
         """Segment and position of the first batch that ends at `offset` or after it, and where it begins at the least.
 
         Raises FileDamaged where a segment ends too early.
@@ -219,7 +220,7 @@ class Reader:
                 return segment, position, segment.base_offset
         return None
 
-    def _remember(self, offset: int, segment: Segment, position: int, least: int) -> None:
+    def _remember(self, offset: Offset, segment: Segment, position: int, least: Offset) -> None:
         if len(self._positions) >= _REMEMBERED:
             self._positions.pop(next(iter(self._positions)))
         self._positions[offset] = (segment, position, least)
@@ -228,7 +229,7 @@ class Reader:
         """Segments have changed: look positions up again."""
         self._positions.clear()
 
-    def position_of(self, offset: int) -> tuple[int, int] | None:
+    def position_of(self, offset: Offset) -> tuple[Offset, int] | None:
         """Where the batch with this offset stands, or will stand: base offset of its segment, position.
 
         None if that cannot be told, or not yet, because a file is damaged.
@@ -243,7 +244,7 @@ class Reader:
             return last.base_offset, last.size
         return place[0].base_offset, place[1]
 
-    def size_from(self, offset: int) -> int:
+    def size_from(self, offset: Offset) -> int:
         """Bytes from the batch with this offset to the end of its segment: no read gives more.
 
         0 if that cannot be told, as in `position_of`, or there is no such batch.
@@ -263,7 +264,7 @@ class Reader:
 
         Where the records of a batch cannot be read, its header is believed: they may be meant from the first one on.
         """
-        partition, at = self._partition, 0
+        partition, at = self._partition, FIRST_OFFSET
         while True:
             place = yield from with_indexes(partial(self._not_older, timestamp, at), pace)
             if place is None:
@@ -271,7 +272,7 @@ class Reader:
             header, data = place
             if data is None:
                 yield from pace.spend(HEADERS_AT_ONCE)
-                at = header.last_offset + 1
+                at = Offset(header.last_offset + 1)
                 continue
             start = partition.log_start_offset
             if header.base_offset >= partition.bound(isolation):
@@ -283,10 +284,10 @@ class Reader:
             if found is not None:
                 if found[1] >= partition.bound(isolation):
                     return None  # of a transaction whose beginning DeleteRecords has passed
-                return TimestampOffset(Milliseconds(found[0]), found[1], header.partition_leader_epoch)
-            at = header.last_offset + 1
+                return TimestampOffset(Milliseconds(found[0]), Offset(found[1]), header.partition_leader_epoch)
+            at = Offset(header.last_offset + 1)
 
-    def _not_older(self, timestamp: Milliseconds, at: int) -> tuple[BatchHeader, bytes | None] | None:
+    def _not_older(self, timestamp: Milliseconds, at: Offset) -> tuple[BatchHeader, bytes | None] | None:
         """The first batch that ends at offset `at` or after it and has a record of that time or later, by its header.
 
         After many others in vain: the header of the last one of those, and None.  Raises FileDamaged.
@@ -321,13 +322,13 @@ class Reader:
         if best is None:
             return None
         header = read_header(best)
-        largest, offset = header.max_timestamp, header.last_offset
+        largest, offset, settings = header.max_timestamp, header.last_offset, self._partition.settings
         try:
-            found = yield from first_moment(best, header, largest, 0, most_unfolded(self._partition.settings), pace)
+            found = yield from first_moment(best, header, largest, FIRST_OFFSET, most_unfolded(settings), pace)
         except ProtocolError:
             found = None
         if found is not None:
-            offset = found[1]
+            offset = Offset(found[1])
         if offset >= self._partition.bound(isolation):
             return None
         return TimestampOffset(largest, offset, header.partition_leader_epoch)
@@ -343,10 +344,10 @@ class Reader:
         return None if best is None else best[1]
 
     def _newest_of(
-        self, base: int, end: int, best: tuple[BatchHeader, bytes] | None, pace: Pace
+        self, base: Offset, end: Offset, best: tuple[BatchHeader, bytes] | None, pace: Pace
     ) -> Steps[tuple[BatchHeader, bytes] | None]:
         """The first of the batches before `end` in the segment with this base that is newer than `best`, else that."""
-        at: int | None = base
+        at: Offset | None = base
         while at is not None:
             place = yield from with_indexes(partial(self._newest_from, base, at, end), pace)
             if place is None:
@@ -363,12 +364,12 @@ class Reader:
                     best = header, bytes(data)
                 left -= 1 + header.size // SUMMED_IN_A_UNIT
                 if left <= 0:
-                    at = header.last_offset + 1
+                    at = Offset(header.last_offset + 1)
                     yield from pace.spend(HEADERS_AT_ONCE)
                     break
         return best
 
-    def _newest_from(self, base: int, at: int, end: int) -> tuple[Segment, int, int | None] | None:
+    def _newest_from(self, base: Offset, at: Offset, end: Offset) -> tuple[Segment, int, int | None] | None:
         """The segment with this base, and where to look in it for a newest batch from offset `at` on and before `end`.
 
         None where it is not there any more: between two steps it may have been replaced, or removed.

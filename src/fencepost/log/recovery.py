@@ -21,7 +21,7 @@ from fencepost.node_log import get_logger
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches
 from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import FIRST_OFFSET, NO_OFFSET, Milliseconds, Offset
 
 logger = get_logger(__name__)
 
@@ -58,19 +58,19 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
         check_none_is_missing(disk, partition.directory, names_before, known)
     _open_segments(partition, names_before, known, by_scan, number)
     bases = partition.segments.bases
-    partition.log_start_offset = replay.starts.get(name, bases[0] if bases else 0)
+    partition.log_start_offset = replay.starts.get(name, bases[0] if bases else FIRST_OFFSET)
     if bases:
         _read_segments(partition, replay, known, by_scan, may_cut, now)
     if disk.list(partition.directory) != names_before:
         # Nothing of this may come back when the log has passed these offsets again.
         disk.sync_directory(partition.directory)
     partition.log_start_offset = min(
-        max(partition.log_start_offset, bases[0] if bases else 0), partition.log_end_offset
+        max(partition.log_start_offset, bases[0] if bases else FIRST_OFFSET), partition.log_end_offset
     )
     partition.drop_segments()
     if bases:
         partition.segments[-1].created = _created(partition.segments[-1], now)
-    partition.high_watermark = 0
+    partition.high_watermark = FIRST_OFFSET
     partition.advance(partition.log_end_offset)
     recover_epochs(partition)
 
@@ -90,7 +90,7 @@ def _created(segment: Segment, now: Milliseconds) -> int:
     return max(now - (segment.max_timestamp - first.max_timestamp), 0) if first.max_timestamp >= 0 else -1
 
 
-def uncounted(bases: Sequence[int], known: Mapping[int, KnownFile], by_scan: bool) -> list[int]:
+def uncounted(bases: Sequence[Offset], known: Mapping[Offset, KnownFile], by_scan: bool) -> list[Offset]:
     """Which of the segments on disk, by their base offsets, are no part of the log: they are to be removed.
 
     `known`: the segments that the commit log knows.  `by_scan`: whether it may lack some that count.
@@ -101,21 +101,25 @@ def uncounted(bases: Sequence[int], known: Mapping[int, KnownFile], by_scan: boo
     # Every segment that was begun since the oldest checkpoint is known.  One that is not was begun in vain, or
     # removed by a start that was killed, and then a power loss has brought it back.
     there = {base: file for base, file in known.items() if not file.removed}
-    first = min((base for base, file in there.items() if file.checkpoint_offset >= 0), default=-1)
+    first = min((base for base, file in there.items() if file.checkpoint_offset >= 0), default=NO_OFFSET)
     return [*(base for base in bases if base > first and base not in known), *removed]
 
 
 def _open_segments(
-    partition: Partition, names: Sequence[str], known: Mapping[int, KnownFile], by_scan: bool, number: Callable[[], int]
+    partition: Partition,
+    names: Sequence[str],
+    known: Mapping[Offset, KnownFile],
+    by_scan: bool,
+    number: Callable[[], int],
 ) -> None:
     """Open those that count of the segments with these files, and remove the others."""
-    bases = [base for _, base in numbered(names, ".log")]
+    bases = [Offset(base) for _, base in numbered(names, ".log")]
     for base in uncounted(bases, known, by_scan):
         _open(partition, base, number).remove()
         bases.remove(base)
-    for entry, base in numbered(names, *SUFFIXES):
+    for entry, beside in numbered(names, *SUFFIXES):
         # An index may survive a power loss that its segment did not; a new segment must not find it.
-        if base not in bases:
+        if beside not in bases:
             partition.disk.remove(partition.directory / entry)
     for base in bases:
         partition.segments.append(_open(partition, base, number))
@@ -124,7 +128,7 @@ def _open_segments(
 def _read_segments(
     partition: Partition,
     replay: Replay,
-    known: Mapping[int, KnownFile],
+    known: Mapping[Offset, KnownFile],
     by_scan: bool,
     may_cut: bool,
     now: Milliseconds,
@@ -154,18 +158,18 @@ def _read_segments(
         _tell_what_is_more(partition, known)
 
 
-def _open(partition: Partition, base: int, number: Callable[[], int]) -> Segment:
+def _open(partition: Partition, base: Offset, number: Callable[[], int]) -> Segment:
     return Segment(partition.disk, partition.directory, base, number(), partition.settings.index_interval_bytes)
 
 
-def _synced_base(partition: Partition, known: Mapping[int, KnownFile]) -> int:
+def _synced_base(partition: Partition, known: Mapping[Offset, KnownFile]) -> int:
     """Up to the segment with this base all was synced once: offsets that are missing there were compacted away."""
     places = [base for base in partition.segments.bases if base in known and known[base].checkpoint_offset >= 0]
     unknown = partition.segments.bases[-1] if partition.settings.is_compacted else partition.segments.bases[0]
     return min(places, default=unknown)
 
 
-def _start(partition: Partition, known: Mapping[int, KnownFile], by_scan: bool) -> tuple[int, int, int]:
+def _start(partition: Partition, known: Mapping[Offset, KnownFile], by_scan: bool) -> tuple[int, int, Offset]:
     """Where to begin to read: (number of the segment, position, offset), as far on as what is on disk allows.
 
     Indexes and snapshot of a checkpoint are trusted if the commit log knows the checkpoint and the snapshot loads.
@@ -208,7 +212,7 @@ def _start(partition: Partition, known: Mapping[int, KnownFile], by_scan: bool) 
     return first
 
 
-def _load_before(partition: Partition, producers: Producers, offset: int) -> int | None:
+def _load_before(partition: Partition, producers: Producers, offset: Offset) -> int | None:
     """Load the producers as of the last segment that begins at `offset` or before it and has a snapshot.
 
     Returns its number; None, with nothing loaded, if there is no such segment.
@@ -241,7 +245,7 @@ def _check_older(partition: Partition, count: int) -> None:
             _index_again(partition, number, segment.next_offset if segment.next_offset >= 0 else base)
 
 
-def _index_again(partition: Partition, number: int, next_offset: int, end: int | None = None) -> None:
+def _index_again(partition: Partition, number: int, next_offset: Offset, end: int | None = None) -> None:
     """Make the indexes of a segment again from its batches before `end`, and from what was open when it began."""
     segment, producers = partition.segments[number], Producers()
     first = _load_before(partition, producers, segment.base_offset) or 0
@@ -270,11 +274,11 @@ def _index_again(partition: Partition, number: int, next_offset: int, end: int |
 
 def _catch_up(
     partition: Partition,
-    start: tuple[int, int, int],
+    start: tuple[int, int, Offset],
     synced_base: int,
     check: bool,
     may_cut: bool,
-    least: Mapping[int, int],
+    least: Mapping[Offset, int],
     now: Milliseconds,
 ) -> None:
     """Read the log from `start` on.  `least`: how many bytes of a segment there must be, where a scan decides.
@@ -341,7 +345,7 @@ def _apply_from(partition: Partition, segment: Segment, position: int, check: bo
                 break
             segment.note(header, header.base_offset, at)
             partition.applied(header, header.base_offset, segment, _marker(partition, header, data), now)
-            partition.log_end_offset = header.last_offset + 1
+            partition.log_end_offset = Offset(header.last_offset + 1)
             end = at + header.size
     except FileDamaged:
         if not check:
@@ -364,7 +368,7 @@ def _cut(partition: Partition, segment: Segment, end: int, *, torn: bool) -> Non
     segment.size = end
 
 
-def _tell_what_is_more(partition: Partition, known: Mapping[int, KnownFile]) -> None:
+def _tell_what_is_more(partition: Partition, known: Mapping[Offset, KnownFile]) -> None:
     """Say what is kept that a damaged commit log does not know of."""
     sizes = {segment.base_offset: segment.size for segment in partition.segments}
     # Older segments than the first that it names were synced by a checkpoint.

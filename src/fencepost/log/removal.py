@@ -14,7 +14,7 @@ from fencepost.log.disk import Disk
 from fencepost.log.file_names import numbered
 from fencepost.log.segment import SUFFIXES, Segment
 from fencepost.log.space import Space
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 
 MARK = ".deleted"
 _AT_ONCE: Final = 4
@@ -22,7 +22,7 @@ _AT_ONCE: Final = 4
 _SUFFIXES = (*SUFFIXES, ".snapshot", ".window")
 
 
-def mark(disk: Disk, directory: Path, base_offset: int) -> list[Path]:
+def mark(disk: Disk, directory: Path, base_offset: Offset) -> list[Path]:
     """Rename every file of a segment; what they are called now."""
     marked = []
     for suffix in _SUFFIXES:

@@ -37,6 +37,7 @@ from fencepost.log.commit_log_reading import Ending, Generation, read_generation
 from fencepost.log.data_directory import deleted_name, is_in_its_place
 from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.node_log import get_logger
+from fencepost.protocol.types import NO_OFFSET, Offset
 
 logger = get_logger(__name__)
 
@@ -52,7 +53,7 @@ class KnownFile:
 
     __slots__ = ("aside", "checkpoint_offset", "checkpoint_size", "extents", "path", "removed", "size", "topic_id")
 
-    def __init__(self, path: str, topic_id: bytes, size: int, next_offset: int) -> None:
+    def __init__(self, path: str, topic_id: bytes, size: int, next_offset: Offset) -> None:
         self.path = path
         self.topic_id = topic_id
         self.checkpoint_size = self.size = size
@@ -75,11 +76,11 @@ class Replay:
 
     def __init__(self) -> None:
         self.files: dict[str, KnownFile] = {}
-        self._segments: dict[str, dict[int, KnownFile]] = {}
+        self._segments: dict[str, dict[Offset, KnownFile]] = {}
         """Partition directory -> base offset -> segment."""
         self.adopting = False
         """Whether partitions that are not known at all may be there: they are then read as they are."""
-        self.starts: dict[str, int] = {}
+        self.starts: dict[str, Offset] = {}
         """Partition directory -> first offset, where that has moved."""
         self.newest = 0
         self.ready = False
@@ -190,7 +191,7 @@ class Replay:
                     self._note_synced(numbers[number], size, next_offset)
             case Kind.REMOVE:
                 path = str(payload[1:], "utf-8")
-                known = self.files.get(path) or self._know(path, bytes(16), 0, -1)
+                known = self.files.get(path) or self._know(path, bytes(16), 0, NO_OFFSET)
                 known.removed = True
             case Kind.START:
                 self.starts[str(payload[START_ENTRY.size :], "utf-8")] = START_ENTRY.unpack_from(payload)[1]
@@ -212,18 +213,18 @@ class Replay:
             if known.removed and known.topic_id != topic_id:
                 del segments[base], self.files[known.path]
 
-    def _know(self, path: str, topic_id: bytes, size: int, next_offset: int) -> KnownFile:
+    def _know(self, path: str, topic_id: bytes, size: int, next_offset: Offset) -> KnownFile:
         known = self.files[path] = KnownFile(path, topic_id, size, next_offset)
         directory, _, name = path.rpartition("/")
-        self._segments.setdefault(directory, {})[int(name[:20])] = known
+        self._segments.setdefault(directory, {})[Offset(int(name[:20]))] = known
         return known
 
-    def _note_synced(self, newest: KnownFile, size: int, next_offset: int) -> None:
+    def _note_synced(self, newest: KnownFile, size: int, next_offset: Offset) -> None:
         """Of the partition with this newest segment nothing before `next_offset` is needed any more."""
         directory, _, name = newest.path.rpartition("/")
         for base, known in self._segments[directory].items():
             if base < int(name[:20]) and known.topic_id == newest.topic_id:
-                known.checkpoint_offset = -1
+                known.checkpoint_offset = NO_OFFSET
         newest.checkpoint_size, newest.checkpoint_offset = size, next_offset
         newest.size = max(newest.size, size)
 
@@ -291,7 +292,7 @@ class Replay:
             for file in opened:
                 file.close()
 
-    def segments_of(self, directory: str) -> dict[int, KnownFile]:
+    def segments_of(self, directory: str) -> dict[Offset, KnownFile]:
         """The segments of a partition that the log knows, by their base offsets."""
         return self._segments.get(directory, {})
 

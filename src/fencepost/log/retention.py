@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from fencepost.log.settings import LogSettings
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 
 WORTH_A_ROLL: Final = 1024 * 1024
 """Bytes of a segment that are worth a new one at once where DeleteRecords has passed all of it.  A smaller one waits
@@ -19,7 +19,7 @@ for the next look, so that nobody makes files without end by writing and deletin
 class Sized(Protocol):
     """What retention must know of a segment."""
 
-    base_offset: int
+    base_offset: Offset
     size: int
     created: int
     """When its first batch came, by the broker's clock; -1 while empty or unknown."""
@@ -31,8 +31,8 @@ class Sized(Protocol):
 
 
 def new_start(
-    segments: Sequence[Sized], start: int, end: int, limit: int, settings: LogSettings, now: Milliseconds
-) -> int:
+    segments: Sequence[Sized], start: Offset, end: Offset, limit: Offset, settings: LogSettings, now: Milliseconds
+) -> Offset:
     """The first offset to keep: where a segment begins, or the log end if all may go; `start` if nothing may.
 
     `start` and `end` are those of the log; only what lies before `limit` may go.

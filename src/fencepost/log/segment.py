@@ -18,7 +18,7 @@ from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import Buffer, Milliseconds
+from fencepost.protocol.types import NO_OFFSET, Buffer, Milliseconds, Offset
 
 logger = get_logger(__name__)
 
@@ -36,7 +36,7 @@ class Segment:
     """
 
     def __init__(
-        self, disk: Disk, directory: Path, base_offset: int, number: int, index_interval_bytes: int, ending: str = ""
+        self, disk: Disk, directory: Path, base_offset: Offset, number: int, index_interval_bytes: int, ending: str = ""
     ) -> None:
         self._disk, self._directory = disk, directory
         self._ending = ending
@@ -50,7 +50,7 @@ class Segment:
             self.size = file.size()
             self.transactions = TransactionIndex.read(disk, self._beside(".txnindex"))
         self.file, self.indexes = file, self._no_indexes()
-        self.next_offset = -1
+        self.next_offset = NO_OFFSET
         """What follows the last batch; -1: not known."""
         self._sums: SegmentSums | None = None
         """What its indexes must be, as long as that was not looked at."""
@@ -79,7 +79,7 @@ class Segment:
 
     # Writing
 
-    def append(self, data: Buffer, header: BatchHeader, base_offset: int) -> int:
+    def append(self, data: Buffer, header: BatchHeader, base_offset: Offset) -> int:
         """Write a batch behind the others; returns its position.  Raises NothingLeft, FileDamaged, with no change."""
         position = self.size
         self.check_length()  # else what is gone would be zeros
@@ -88,10 +88,10 @@ class Segment:
         self.size = position + len(data)
         return position
 
-    def note(self, header: BatchHeader, base_offset: int, position: int) -> None:
+    def note(self, header: BatchHeader, base_offset: Offset, position: int) -> None:
         """Keep the indexes up with a batch that stands at `position`."""
-        last = base_offset + header.last_offset_delta
-        self.next_offset = last + 1
+        last = Offset(base_offset + header.last_offset_delta)
+        self.next_offset = Offset(last + 1)
         self.indexes.note(header, last, position)
 
     def write_indexes(self) -> list[File]:
@@ -118,7 +118,7 @@ class Segment:
             files.append(sums.write(self._disk, self._beside(SUFFIX)))
         return files
 
-    def cut_indexes(self, position: int, next_offset: int) -> None:
+    def cut_indexes(self, position: int, next_offset: Offset) -> None:
         """Trust the indexes only for what stands before `position`, where the batch `next_offset` begins."""
         sums = read_sums(self._disk, self._beside(SUFFIX))
         self.next_offset, self._sums = next_offset, None
@@ -140,7 +140,7 @@ class Segment:
         while (last := self.transactions.last) is not None and not self._has_marker_of(last, position):
             self.transactions.cut(last.last_offset)
 
-    def trust_checksums(self, following: int) -> bool:
+    def trust_checksums(self, following: Offset) -> bool:
         """It is not written to any more: what `.checksums` says of it counts.  `following`: where the next one begins.
 
         Returns False if its indexes have to be made again: there is no `.checksums`, or that is another segment's or an
@@ -257,7 +257,8 @@ class Segment:
 
     def walk(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Position, header and bytes of each whole batch from `position` on; before `end` the last may be partial."""
-        stop, following = self.size if end is None else end, self.base_offset
+        stop = self.size if end is None else end
+        following: int = self.base_offset
         while position < stop:
             chunk = memoryview(self.read(min(_WALK_BYTES, stop - position), position, HEADER_SIZE))
             at, length = 0, len(chunk)
@@ -284,7 +285,7 @@ class Segment:
 
     def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from `position` on, reading little more than the headers."""
-        following = self.base_offset
+        following: int = self.base_offset
         while position < self.size:
             chunk = self.read(min(16_384, self.size - position), position, HEADER_SIZE)
             at = 0
@@ -307,7 +308,7 @@ class Segment:
             if after + HEADER_SIZE <= len(chunk):
                 self.header(chunk, after, position, header.last_offset + 1)
 
-    def locate(self, offset: int) -> int | None:
+    def locate(self, offset: Offset) -> int | None:
         """Position of the first batch that ends at `offset` or after it; None if there is none here."""
         before: tuple[int, BatchHeader] | None = None
         for at, header in self.headers_from(self._position_before(offset)):
@@ -326,11 +327,11 @@ class Segment:
             if not crc_matches(self.read(header.size, position, header.size), 0, header):
                 raise self.damaged(position, "the CRC of the batch does not match")
 
-    def locate_at_once(self, offset: int) -> int | None:
+    def locate_at_once(self, offset: Offset) -> int | None:
         """As `locate`, for who keeps nobody waiting."""
         return with_indexes_at_once(lambda: self.locate(offset))
 
-    def _position_before(self, offset: int) -> int:
+    def _position_before(self, offset: Offset) -> int:
         """Where a batch begins that stands at `offset` or before it, by the index."""
         self._check_indexes()
         try:
@@ -392,12 +393,12 @@ class Segment:
             entry = find()
         except FileDamaged:
             return 0
-        position = 0 if entry is None else self.locate(self.base_offset + entry[1])
+        position = 0 if entry is None else self.locate(Offset(self.base_offset + entry[1]))
         if not position or entry is None:
             return 0
         return position if next(self.headers_from(position))[1].max_timestamp == entry[0] else 0
 
-    def newest_before(self, offset: int) -> tuple[int, int | None]:
+    def newest_before(self, offset: Offset) -> tuple[int, int | None]:
         """Where the first batch with the largest timestamp among those before `offset` begins, and where it ends.
 
         No end: somewhere from there on.  What its header says of it was not checked.
@@ -406,8 +407,7 @@ class Segment:
             found = next(self.headers_from(self.locate(self.indexes.max_timestamp_offset) or 0), None)
             if found is not None and found[1].max_timestamp == self.max_timestamp:
                 return found[0], found[0] + found[1].size
-        noted = self._position_of_entry(lambda: self.indexes.times.newest_before(offset - self.base_offset))
-        return noted, None
+        return self._position_of_entry(lambda: self.indexes.times.newest_before(offset - self.base_offset)), None
 
     def close(self) -> None:
         self._making = None

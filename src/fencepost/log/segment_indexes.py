@@ -13,7 +13,7 @@ from fencepost.log.segment_sums import SegmentSums
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.steps import Pace, Steps
-from fencepost.protocol.types import NO_TIMESTAMP, Milliseconds
+from fencepost.protocol.types import NO_TIMESTAMP, Milliseconds, Offset
 
 T = TypeVar("T")
 logger = get_logger(__name__)
@@ -25,7 +25,7 @@ HEADERS_AT_ONCE: Final = 1000
 class SegmentIndexes:
     """Kept in memory until they are written: an entry every `interval` bytes, and the largest timestamp so far."""
 
-    def __init__(self, disk: Disk, log: Path, base_offset: int, interval: int) -> None:
+    def __init__(self, disk: Disk, log: Path, base_offset: Offset, interval: int) -> None:
         self.offsets = OffsetIndex(disk, _beside(log, ".index"))
         self.times = TimeIndex(disk, _beside(log, ".timeindex"))
         self._base_offset = base_offset
@@ -34,7 +34,7 @@ class SegmentIndexes:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
 
-    def note(self, header: BatchHeader, last_offset: int, position: int) -> None:
+    def note(self, header: BatchHeader, last_offset: Offset, position: int) -> None:
         """Keep up with a batch that ends at `last_offset` and stands at `position`."""
         self.note_newest(header, last_offset)
         if self._since_entry > self._interval:
@@ -43,7 +43,7 @@ class SegmentIndexes:
             self._since_entry = 0
         self._since_entry += header.size
 
-    def note_newest(self, header: BatchHeader, last_offset: int) -> None:
+    def note_newest(self, header: BatchHeader, last_offset: Offset) -> None:
         """Of this batch only how new it is."""
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, last_offset
@@ -64,7 +64,7 @@ class SegmentIndexes:
         last = self.times.last()
         self.forget_newest()
         if last is not None:
-            self.max_timestamp, self.max_timestamp_offset = Milliseconds(last[0]), self._base_offset + last[1]
+            self.max_timestamp, self.max_timestamp_offset = Milliseconds(last[0]), Offset(self._base_offset + last[1])
 
     def forget_newest(self) -> None:
         """The largest timestamp is that of what is noted from now on."""

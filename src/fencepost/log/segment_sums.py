@@ -19,7 +19,7 @@ from crc32c import crc32c
 
 from fencepost.log.disk import Disk, File, NothingLeft, closed_on_failure
 from fencepost.log.file_names import numbered
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 
 SUFFIX: Final = ".checksums"
 _VERSION: Final = 1
@@ -55,9 +55,9 @@ class SegmentSums(NamedTuple):
     """The segment as it was."""
 
     log_size: int
-    next_offset: int
+    next_offset: Offset
     max_timestamp: Milliseconds
-    max_timestamp_offset: int
+    max_timestamp_offset: Offset
     offsets: FileSum
     times: FileSum
     transactions: FileSum
@@ -123,10 +123,10 @@ def read_sums(disk: Disk, path: Path) -> SegmentSums | None:
     return SegmentSums(*front, *sums)
 
 
-def noted_sizes(disk: Disk, directory: Path, names: Iterable[str]) -> dict[int, int]:
+def noted_sizes(disk: Disk, directory: Path, names: Iterable[str]) -> dict[Offset, int]:
     """How many bytes segments had when `.checksums` was written, by their base offsets; `names`: what is there.
 
     Those that were written to later have more.  Left out are those that had none, or of which it cannot be read.
     """
-    read = ((base, read_sums(disk, directory / name)) for name, base in numbered(names, SUFFIX))
+    read = ((Offset(base), read_sums(disk, directory / name)) for name, base in numbered(names, SUFFIX))
     return {base: sums.log_size for base, sums in read if sums is not None and sums.log_size}

@@ -8,6 +8,7 @@ from typing import overload
 
 from fencepost.log.segment import Segment
 from fencepost.log.transaction_index import AbortedTransaction
+from fencepost.protocol.types import Offset
 
 
 class Segments(Sequence[Segment]):
@@ -16,7 +17,7 @@ class Segments(Sequence[Segment]):
     def __init__(self) -> None:
         #: Like the base offsets for who reads often; changed here only.
         self.ordered: list[Segment] = []
-        self.bases: list[int] = []
+        self.bases: list[Offset] = []
 
     def __len__(self) -> int:
         return len(self.ordered)
@@ -35,22 +36,22 @@ class Segments(Sequence[Segment]):
 
     # Where offsets are
 
-    def number_of(self, offset: int) -> int:
+    def number_of(self, offset: Offset) -> int:
         """Number of the segment that holds an offset, or would; the first one for an offset before all of them."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
-    def holding(self, offset: int) -> list[Segment]:
+    def holding(self, offset: Offset) -> list[Segment]:
         """The segment that holds an offset, or would, and those behind it."""
         return self.ordered[self.number_of(offset) :]
 
-    def end_of(self, segment: Segment, log_end_offset: int) -> int:
+    def end_of(self, segment: Segment, log_end_offset: Offset) -> Offset:
         """The offset at which the next segment begins, or else the log ends."""
         if segment is self.ordered[-1]:
             return log_end_offset
         number = self.number_of(segment.base_offset) + 1
         return self.bases[number] if number < len(self.bases) else log_end_offset
 
-    def aborted_transactions(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, offset: Offset, upper_bound: Offset) -> list[AbortedTransaction]:
         """The aborted transactions that touch [offset, upper_bound)."""
         found: list[AbortedTransaction] = []
         for segment in self.holding(offset):

@@ -32,7 +32,7 @@ from fencepost.log.settings import LogSettings
 from fencepost.log.space import Space
 from fencepost.node_log import get_logger
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import FIRST_LEADER_EPOCH, NO_LSN, Buffer, LeaderEpoch, Lsn, Milliseconds
+from fencepost.protocol.types import FIRST_LEADER_EPOCH, NO_LSN, Buffer, LeaderEpoch, Lsn, Milliseconds, Offset
 from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)
@@ -82,7 +82,7 @@ class Storage:
         self.space = Space(disk, path, clock)
         self.commit_log = self._log = CommitLog(disk, path / data_directory.COMMIT_LOG, self.fail, self.space)
         self._dirty: dict[Partition, None] = {}
-        self._taken: dict[Partition, int] = {}
+        self._taken: dict[Partition, Offset] = {}
         self._new_files: dict[Partition, None] = {}
         """Partitions with files whose directory entry may not be synced yet."""
         self._next_number, self._flush_scheduled = 0, False
@@ -296,7 +296,7 @@ class Storage:
         if not self.flush_to_os:
             self._log.reserve(count if count < EXTENT_THRESHOLD else 0)
 
-    def new_segment(self, partition: Partition, base_offset: int) -> Segment:
+    def new_segment(self, partition: Partition, base_offset: Offset) -> Segment:
         if partition.segments:
             write_down(self._disk, partition)
         number, interval = self._number(), partition.settings.index_interval_bytes

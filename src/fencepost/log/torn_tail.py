@@ -20,6 +20,7 @@ from fencepost.log.segment import Segment
 from fencepost.log.segment_sums import noted_sizes
 from fencepost.protocol.batch import HEADER_SIZE, MAGIC, crc_matches, read_header
 from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.types import Offset
 
 DO_WITHOUT: Final = "put back a copy of it, or see docs/operating.md for how to do without"
 _PIECE: Final = 1024 * 1024
@@ -27,7 +28,7 @@ _MAGIC_AT: Final = 16
 """Where in a batch the byte stands that names its format."""
 
 
-def check_none_is_missing(disk: Disk, directory: Path, names: Sequence[str], known: Mapping[int, KnownFile]) -> None:
+def check_none_is_missing(disk: Disk, directory: Path, names: Sequence[str], known: Mapping[Offset, KnownFile]) -> None:
     """Raises PartitionDamaged where `.checksums` is all that is left of a segment.  `names`: what is in `directory`.
 
     Of those before the first segment it is what a removal leaves that was cut off, and no segment is missing.
@@ -40,7 +41,7 @@ def check_none_is_missing(disk: Disk, directory: Path, names: Sequence[str], kno
             raise PartitionDamaged(f"{path} is missing and once had {size} bytes; {DO_WITHOUT}")
 
 
-def check_tail(segment: Segment, end: int, log_end_offset: int, segments: Iterable[Segment]) -> None:
+def check_tail(segment: Segment, end: int, log_end_offset: Offset, segments: Iterable[Segment]) -> None:
     """Raises PartitionDamaged if what cannot be read from `end` on has something whole behind it, so was not torn.
 
     `log_end_offset`: that of what can be read.  `segments`: all of the partition.
@@ -56,7 +57,7 @@ def check_tail(segment: Segment, end: int, log_end_offset: int, segments: Iterab
     )
 
 
-def whole_batch_behind(segment: Segment, position: int, least_offset: int) -> int | None:
+def whole_batch_behind(segment: Segment, position: int, least_offset: Offset) -> int | None:
     """Where, behind `position`, the first whole batch begins that has the right CRC and no offset before that one.
 
     None if there is none.
@@ -77,7 +78,7 @@ def whole_batch_behind(segment: Segment, position: int, least_offset: int) -> in
     return None
 
 
-def _is_whole(segment: Segment, piece: bytes, at: int, position: int, least_offset: int) -> bool:
+def _is_whole(segment: Segment, piece: bytes, at: int, position: int, least_offset: Offset) -> bool:
     try:
         header = read_header(piece, at)
         if header.base_offset < least_offset or position + header.size > segment.size:

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from fencepost.log.disk import Disk
-from fencepost.protocol.types import ProducerId
+from fencepost.protocol.types import Offset, ProducerId
 
 _ENTRY = Struct(">hqqqq")
 _LAST_OFFSET = Struct(">18xq")
@@ -22,10 +22,10 @@ class AbortedTransaction(NamedTuple):
     """An aborted transaction in one partition."""
 
     producer_id: ProducerId
-    first_offset: int
-    last_offset: int
+    first_offset: Offset
+    last_offset: Offset
     """Offset of the abort marker."""
-    last_stable_offset: int
+    last_stable_offset: Offset
     """When it completed: the first offset of the earliest other open transaction, else the marker's offset + 1."""
 
 
@@ -77,7 +77,7 @@ class TransactionIndex:
         assert self.last is None or self.last.last_offset < aborted.last_offset, "markers come in order"
         self._data += _ENTRY.pack(0, *aborted)
 
-    def cut(self, offset: int) -> None:
+    def cut(self, offset: Offset) -> None:
         """Drop what was aborted at `offset` or after it."""
         del self._data[self._first(offset) * _ENTRY.size :]
 
@@ -88,14 +88,14 @@ class TransactionIndex:
     def encode(self) -> bytes:
         return bytes(self._data)
 
-    def _first(self, offset: int) -> int:
+    def _first(self, offset: Offset) -> int:
         """The first entry whose marker is at `offset` or after it."""
         data, size = self._data, _ENTRY.size
         return bisect_left(
             range(len(self)), offset, key=lambda number: _LAST_OFFSET.unpack_from(data, number * size)[0]
         )
 
-    def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
+    def collect(self, fetch_offset: Offset, upper_bound: Offset, found: list[AbortedTransaction]) -> bool:
         """Add what a reader of [fetch_offset, upper_bound) must know; True if no later segment can have more."""
         for number in range(self._first(fetch_offset), len(self)):
             entry = self._at(number)

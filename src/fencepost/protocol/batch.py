@@ -72,8 +72,8 @@ class BatchHeader(NamedTuple):
         return self.batch_length + _BEFORE_LENGTH
 
     @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
+    def last_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta)
 
     @property
     def last_sequence(self) -> int:
@@ -166,7 +166,7 @@ def crc_matches(buffer: Buffer, at: int, header: BatchHeader) -> bool:
     return bool(crc32c(memoryview(buffer)[at + CRC_START : end]) == header.crc)
 
 
-def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoch: LeaderEpoch) -> None:
+def stamp(buffer: bytearray | memoryview, at: int, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
     """Write what the leader decides: the base offset and its own epoch.  Neither is under the CRC."""
     _STAMP.pack_into(buffer, at, base_offset)
     _EPOCH.pack_into(buffer, at + 12, leader_epoch)

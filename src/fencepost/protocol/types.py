@@ -22,6 +22,8 @@ ProducerId = NewType("ProducerId", int)
 NO_EPOCH: Final = Epoch(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
+FIRST_OFFSET: Final = Offset(0)
+NO_OFFSET: Final = Offset(-1)
 NO_LSN: Final = Lsn(0)
 """Of what depends on no write."""
 NO_PRODUCER_ID: Final = ProducerId(-1)

@@ -176,7 +176,7 @@ class World:
 
     async def ends(self) -> dict[TopicPartition, int]:
         """Where what was written to each partition of the clients ends, once it is durable."""
-        storage, found = self.storage, {}
+        storage, found = self.storage, dict[TopicPartition, int]()
         assert storage is not None, "the broker is running"
         for at in self.cluster.places:
             partition = storage.partition(*at)

@@ -17,7 +17,7 @@ from fencepost.protocol.control import ControlRecord, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddPartitionsToTxnRequest, DescribeTransactionsRequest
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
-from fencepost.protocol.types import Epoch, LeaderEpoch, Lsn, ProducerId, TopicPartition
+from fencepost.protocol.types import Epoch, LeaderEpoch, Lsn, Offset, ProducerId, TopicPartition
 from fencepost.runtime import Slices
 
 NOW = 1_700_000_000_000
@@ -39,7 +39,7 @@ class _Log:
         self, batch: bytes, _origin: object, *, marker_transaction_version: int, control: ControlRecord
     ) -> Appended:
         self.given.append((batch, marker_transaction_version, control))
-        return Appended(0, 0, -1, 0, Lsn(1))
+        return Appended(Offset(0), Offset(0), -1, Offset(0), Lsn(1))
 
 
 @pytest.mark.parametrize("commit", [False, True])

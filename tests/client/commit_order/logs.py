@@ -11,7 +11,7 @@ from fencepost.protocol.batch import stamp
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.records import encode_record, seal
-from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 
 Step = tuple[str, int, int]
 _PRODUCERS = st.integers(0, 3)
@@ -96,7 +96,7 @@ def build(steps: Iterable[Step]) -> Log:
                 pending.setdefault(producer, []).extend(kept)
                 since.setdefault(producer, offset)
         whole = bytearray(batch)
-        stamp(whole, 0, offset, LeaderEpoch(0))
+        stamp(whole, 0, Offset(offset), LeaderEpoch(0))
         batches.append((offset, offset + size - 1, bytes(whole)))
         offset += size
     end = batches[-1][1] + 1 if batches else 0

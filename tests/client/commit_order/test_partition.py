@@ -13,7 +13,7 @@ from fencepost.client.commit_order.position import Position, position_of
 from fencepost.client.errors import DamagedRecordsError
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.batch import stamp
-from fencepost.protocol.types import LeaderEpoch
+from fencepost.protocol.types import LeaderEpoch, Offset
 
 #: Nothing, less than a batch, a few batches, everything.
 LIMITS = st.sampled_from([0, 200, 1000, 10**6])
@@ -218,7 +218,7 @@ def test_where_compaction_has_taken_what_was_delivered_the_position_is_one_still
 def test_a_batch_whose_last_records_compaction_has_taken_is_behind_its_reader_as_a_whole() -> None:
     """Else nobody is ever at the end of such a log."""
     batch = bytearray(_batch([0], 0, -1, span=3))
-    stamp(batch, 0, 0, LeaderEpoch(0))
+    stamp(batch, 0, Offset(0), LeaderEpoch(0))
     reader = Reader(Log([(0, 2, bytes(batch))], [0], [[0]], 3, {}), BEGINNING, 10**6, 10**6, iter(()))
     assert (reader.take(1), reader.next_offset()) == ([0], OffsetAndMetadata(3))
     reader.end()
@@ -260,7 +260,7 @@ def test_who_begins_elsewhere_says_nothing_of_the_leader_epoch_there() -> None:
     data = b""
     for first, _, batch in log.batches:
         ours = bytearray(batch)
-        stamp(ours, 0, first, LeaderEpoch(7))
+        stamp(ours, 0, Offset(first), LeaderEpoch(7))
         data += ours
     partition.feed(data, 0.0, log.end)
     assert partition.epoch.known == 7

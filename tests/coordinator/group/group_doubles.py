@@ -92,19 +92,19 @@ class FakeJournal:
             wrong = producers.check_marker(header, marker.coordinator_epoch, marker_transaction_version)
             if wrong is None:
                 committed = marker.type == COMMIT
-                producers.marker_appended(header, base, marker.coordinator_epoch, committed, Milliseconds(0))
+                producers.marker_appended(header, Offset(base), marker.coordinator_epoch, committed, Milliseconds(0))
         else:
             wrong = None
             if header.producer_id >= 0:
                 wrong = producers.check_data(header, guard, origin, verification_enabled=False)
                 if wrong is None:
-                    producers.data_appended(header, base, Milliseconds(0))
+                    producers.data_appended(header, Offset(base), Milliseconds(0))
         if wrong is not None:
             return Refused(wrong)
-        stamp(data, 0, base, LeaderEpoch(0))
+        stamp(data, 0, Offset(base), LeaderEpoch(0))
         self.batches.append(bytes(data))
         self.end = base + header.last_offset_delta + 1
-        return Appended(base, self.end - 1, -1, 0, Lsn(self.end), False)
+        return Appended(Offset(base), Offset(self.end - 1), -1, Offset(0), Lsn(self.end), False)
 
     def scan(self, offset: int, /) -> Iterator[tuple[BatchHeader, bytes]]:
         yield from ((read_header(batch), batch) for batch in self.batches if read_header(batch).last_offset >= offset)

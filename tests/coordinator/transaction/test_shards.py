@@ -13,7 +13,7 @@ from fencepost.coordinator.transaction.shards import (
 )
 from fencepost.coordinator.transaction.transaction import TransactionMetadata
 from fencepost.log.partition import Appended
-from fencepost.protocol.types import Lsn, Milliseconds, ProducerId
+from fencepost.protocol.types import Lsn, Milliseconds, Offset, ProducerId
 from fencepost.runtime import at_once
 
 
@@ -28,7 +28,7 @@ class Log:
 
     def append(self, batch: bytes, _: object) -> Appended:
         self.appended.append(batch)
-        return Appended(0, 0, -1, 0, lsn=Lsn(1))
+        return Appended(Offset(0), Offset(0), -1, Offset(0), lsn=Lsn(1))
 
 
 @pytest.mark.parametrize("used", [(), ("a",), ("b", "c"), ("a", "b", "c")])

@@ -26,6 +26,7 @@ from fencepost.protocol.types import (
     LeaderEpoch,
     Lsn,
     Milliseconds,
+    Offset,
     ProducerId,
     ProducerIdAndEpoch,
     TopicPartition,
@@ -88,7 +89,7 @@ class FakeJournal:
         self._world.events.append(f"journal {self.last.state.name}" if self.last else "journal tombstone")
         self._world.lsn = Lsn(self._world.lsn + 1)
         offset = len(self.batches) - 1
-        return Appended(offset, offset, -1, 0, self._world.lsn, False)
+        return Appended(Offset(offset), Offset(offset), -1, Offset(0), self._world.lsn, False)
 
     def scan(self, offset: int, /) -> Iterator[tuple[BatchHeader, bytes]]:
         yield from ((read_header(batch), batch) for batch in self.batches[offset:])

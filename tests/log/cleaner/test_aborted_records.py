@@ -11,7 +11,7 @@ from tests.log.log_doubles import Node, run
 from fencepost.log.partition import Partition
 from fencepost.protocol.batch import headers, read_header
 from fencepost.protocol.control import ABORT, read_control_record
-from fencepost.protocol.types import Isolation
+from fencepost.protocol.types import Isolation, Offset
 
 PASSES = 5
 
@@ -35,7 +35,7 @@ def aborted_offsets(history: list[bytes]) -> set[int]:
 
 def check_answer(partition: Partition, offset: int, size: int, aborted: set[int]) -> None:
     """What a consumer drops of one answer is what was aborted, and nothing else."""
-    fetched = partition.read(offset, size, Isolation.READ_COMMITTED)
+    fetched = partition.read(Offset(offset), size, Isolation.READ_COMMITTED)
     records = bytes(getattr(fetched, "records", b""))
     told = sorted((first, producer_id) for producer_id, first in getattr(fetched, "aborted", None) or ())
     dropping: set[int] = set()
@@ -62,7 +62,7 @@ def test_a_reader_drops_what_was_aborted_and_nothing_else(seed: int) -> None:
             for _ in range(random.randrange(20, 70)):
                 writer.step()
             if random.random() < 0.6:
-                node.partition.delete_records(random.randint(0, node.partition.high_watermark))
+                node.partition.delete_records(Offset(random.randint(0, node.partition.high_watermark)))
                 node.partition.retain(node.clock.now())
                 node.storage.checkpoint_soon()
             await node.settled()

@@ -13,7 +13,7 @@ from fencepost.log.cleaner.choice import (
     should_roll,
 )
 from fencepost.log.settings import LogSettings
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 
 NOW = Milliseconds(100_000)
 
@@ -22,7 +22,7 @@ def log(*segments: tuple[int, int], unsettled: int | None = None) -> list[Segmen
     """(base offset, size) of each; the largest timestamp of a segment is its number times 10,000."""
     return [
         SegmentFacts(
-            base,
+            Offset(base),
             size,
             Milliseconds(10_000 * n),
             Milliseconds(10_000 * n - 5_000),
@@ -57,20 +57,20 @@ def test_the_first_obstacle_ends_the_range(
     dirty: int, stable: int, lag: Milliseconds, unsettled: int | None, expected: tuple[int, int, int, int]
 ) -> None:
     facts = [each._replace(settled=unsettled is None or each.base_offset < unsettled) for each in SIX]
-    found = cleanable_range(facts, dirty, stable, LogSettings(min_compaction_lag_ms=lag), NOW)
+    found = cleanable_range(facts, Offset(dirty), Offset(stable), LogSettings(min_compaction_lag_ms=lag), NOW)
     assert found[:4] == expected
 
 
 @pytest.mark.parametrize(
     ("over", "ratio", "worth"),
     [
-        (Range(0, 9, 10, 10), 0.5, False),
-        (Range(0, 9, 10, 11), 0.5, True),
-        (Range(0, 9, 10, 1), 0.0, True),
-        (Range(0, 9, 0, 0), 0.0, False),
-        (Range(0, 9, 100, 1, overdue_ms=Milliseconds(1)), 0.5, True),
-        (Range(0, 9, 100, 1, overdue_ms=Milliseconds(0)), 0.5, False),
-        (Range(0, 9, 100, 0, overdue_ms=Milliseconds(1)), 0.5, False),
+        (Range(Offset(0), Offset(9), 10, 10), 0.5, False),
+        (Range(Offset(0), Offset(9), 10, 11), 0.5, True),
+        (Range(Offset(0), Offset(9), 10, 1), 0.0, True),
+        (Range(Offset(0), Offset(9), 0, 0), 0.0, False),
+        (Range(Offset(0), Offset(9), 100, 1, overdue_ms=Milliseconds(1)), 0.5, True),
+        (Range(Offset(0), Offset(9), 100, 1, overdue_ms=Milliseconds(0)), 0.5, False),
+        (Range(Offset(0), Offset(9), 100, 0, overdue_ms=Milliseconds(1)), 0.5, False),
     ],
 )
 def test_dirt_is_worth_it_by_ratio_or_by_age(over: Range, ratio: float, worth: bool) -> None:
@@ -79,27 +79,28 @@ def test_dirt_is_worth_it_by_ratio_or_by_age(over: Range, ratio: float, worth: b
 
 @pytest.mark.parametrize(("lag", "overdue"), [(95_001, 0), (95_000, 0), (94_999, 1), (80_000, 15_000)])
 def test_a_record_waits_no_longer_than_the_largest_lag(lag: Milliseconds, overdue: int) -> None:
-    assert cleanable_range(SIX, 0, 600, LogSettings(max_compaction_lag_ms=lag), NOW).overdue_ms == overdue
+    settings = LogSettings(max_compaction_lag_ms=lag)
+    assert cleanable_range(SIX, Offset(0), Offset(600), settings, NOW).overdue_ms == overdue
 
 
 @pytest.mark.parametrize(("checkpoint", "expected"), [(None, 50), (49, 50), (50, 50), (70, 70), (100, 100), (101, 50)])
-def test_a_note_that_cannot_be_makes_all_dirty(checkpoint: int | None, expected: int) -> None:
-    assert first_dirty(checkpoint, 50, 100) == expected
+def test_a_note_that_cannot_be_makes_all_dirty(checkpoint: Offset | None, expected: int) -> None:
+    assert first_dirty(checkpoint, Offset(50), Offset(100)) == expected
 
 
 def test_segments_are_put_together_up_to_the_size_of_one() -> None:
-    assert grouped(SIX[:5], 500, 500, 30) == [(0, 3), (3, 5)]
-    assert grouped(SIX[:5], 500, 500, 9) == [(n, n + 1) for n in range(5)]
-    assert grouped(SIX[:5], 301, 500, 1000) == [(0, 4)], "what begins behind the end of the pass stays"
-    assert grouped(SIX[:5], 0, 500, 1000) == []
-    assert grouped(log((0, 5), (10, 0), (20, 30)), 99, 99, 30) == [(0, 2), (2, 3)]
+    assert grouped(SIX[:5], Offset(500), Offset(500), 30) == [(0, 3), (3, 5)]
+    assert grouped(SIX[:5], Offset(500), Offset(500), 9) == [(n, n + 1) for n in range(5)]
+    assert grouped(SIX[:5], Offset(301), Offset(500), 1000) == [(0, 4)], "what begins behind the end of the pass stays"
+    assert grouped(SIX[:5], Offset(0), Offset(500), 1000) == []
+    assert grouped(log((0, 5), (10, 0), (20, 30)), Offset(99), Offset(99), 30) == [(0, 2), (2, 3)]
 
 
 def test_offsets_of_a_segment_stay_near_its_base() -> None:
     far = 0x7FFFFFFF
-    assert grouped(log((0, 1), (5, 1)), 10, far + 1, 99) == [(0, 2)]
-    assert grouped(log((0, 1), (5, 1)), 10, far + 2, 99) == [(0, 1), (1, 2)]
-    assert grouped(log((0, 1), (5, 0)), 10, far + 2, 99) == [(0, 2)], "an empty one has none"
+    assert grouped(log((0, 1), (5, 1)), Offset(10), Offset(far + 1), 99) == [(0, 2)]
+    assert grouped(log((0, 1), (5, 1)), Offset(10), Offset(far + 2), 99) == [(0, 1), (1, 2)]
+    assert grouped(log((0, 1), (5, 0)), Offset(10), Offset(far + 2), 99) == [(0, 2)], "an empty one has none"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from tests.log.log_doubles import Node, run
 from fencepost.log.cleaner import swapping
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.commit_log import StorageFailed
+from fencepost.protocol.types import Offset
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 BUSY = {**SETTINGS, "checkpoint_bytes": 5_000}
@@ -105,7 +106,7 @@ def act(node: Node, writer: Writer) -> None:
     """Somebody else works on the partition meanwhile."""
     dice = writer.random.random()
     if dice < 0.1:
-        node.partition.delete_records(writer.random.randint(0, node.partition.high_watermark // 3))
+        node.partition.delete_records(Offset(writer.random.randint(0, node.partition.high_watermark // 3)))
     elif dice < 0.2:
         node.storage.checkpoint_soon()
     elif dice < 0.3:

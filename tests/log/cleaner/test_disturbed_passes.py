@@ -27,6 +27,7 @@ from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.disk import File, SyncDone
 from fencepost.log.partition import Partition
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.types import Offset
 from fencepost.simulation.disk import SimulatedDisk
 
 NAMES = (("t", 0), ("other", 0))
@@ -91,7 +92,7 @@ def is_retained(node: Node, _: Writer) -> None:
 
 
 def loses_records(node: Node, _: Writer) -> None:
-    assert isinstance(node.partition.delete_records(node.partition.high_watermark // 2), int)
+    assert isinstance(node.partition.delete_records(Offset(node.partition.high_watermark // 2)), int)
 
 
 def rolls(node: Node, writer: Writer) -> None:
@@ -193,7 +194,7 @@ def test_a_log_of_which_nothing_is_left_when_its_turn_comes_is_passed_over(
             if not seen:
                 for name, _ in NAMES:
                     if node.of(name) is not work.partition:
-                        node.of(name).delete_records(-1)
+                        node.of(name).delete_records(Offset(-1))
                         assert len(node.of(name).segments) == 1
             seen.append(work.partition)
             go_on(work)

@@ -14,20 +14,20 @@ from fencepost.log.cleaner import first_dirty_offsets
 from fencepost.log.cleaner.first_dirty_offsets import FirstDirtyOffsets, LogId, decode, encode
 from fencepost.log.partition import Partition
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import LeaderEpoch, Milliseconds
+from fencepost.protocol.types import LeaderEpoch, Milliseconds, Offset
 from fencepost.simulation.disk import SimulatedDisk
 
 OTHER = uuid.UUID(int=7)
 NOTED = {
-    LogId("t", 0, topic_id("t")): 0,
-    LogId("t", 10, topic_id("t")): 2**63 - 1,
-    LogId("t", 0, OTHER): 12,
-    LogId("a" * 249, 9999, uuid.UUID(int=2**128 - 1)): 3,
+    LogId("t", 0, topic_id("t")): Offset(0),
+    LogId("t", 10, topic_id("t")): Offset(2**63 - 1),
+    LogId("t", 0, OTHER): Offset(12),
+    LogId("a" * 249, 9999, uuid.UUID(int=2**128 - 1)): Offset(3),
 }
 
 
 @pytest.mark.parametrize("noted", [{}, NOTED])
-def test_what_is_written_is_read_again(noted: dict[LogId, int]) -> None:
+def test_what_is_written_is_read_again(noted: dict[LogId, Offset]) -> None:
     assert decode(encode(noted)) == noted
 
 
@@ -103,7 +103,7 @@ def test_a_log_that_has_less_than_was_clean_is_dirty_from_its_beginning_however_
         node = Node(SimulatedDisk(Random(1)), **SETTINGS)
         write(node.partition, node.clock.at, b"1", b"2")
         await node.settled()
-        noted = {LogId("t", 0, topic_id("t")): 5}
+        noted = {LogId("t", 0, topic_id("t")): Offset(5)}
         first_dirty_offsets.write(node.disk, node.root, noted, lambda _: None)
         await asyncio.sleep(1)
         assert first_dirty_offsets.read(node.disk, node.root) == noted
@@ -157,7 +157,7 @@ def test_what_is_noted_while_the_disk_is_slow_is_noted_after_that() -> None:
         log, failures = LogId("t", 0, topic_id("t")), list[OSError]()
         noted = FirstDirtyOffsets(disk, node.root)
         for number in range(60):
-            noted.cleaned(log, number)
+            noted.cleaned(log, Offset(number))
             noted.note(Milliseconds(number), Milliseconds(0), failures.append)
             await asyncio.sleep(0.2)
         await asyncio.sleep(5)

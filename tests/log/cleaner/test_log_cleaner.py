@@ -30,7 +30,7 @@ from fencepost.log.partition import Partition, Refused
 from fencepost.log.settings import LONG
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.records import Record, decode_batch, encode_batch
-from fencepost.protocol.types import Epoch, ProducerId
+from fencepost.protocol.types import Epoch, Offset, ProducerId
 
 
 class Before:
@@ -107,7 +107,7 @@ def test_only_what_is_superseded_goes(seed: int) -> None:
                 writer.step()
             if random.random() < 0.5:
                 # Into the middle of a transaction, too: what is left of it is aborted all the same.
-                node.partition.delete_records(random.randint(0, node.partition.high_watermark))
+                node.partition.delete_records(Offset(random.randint(0, node.partition.high_watermark)))
                 node.storage.checkpoint_soon()
             await node.settled()
             before = Before(node.partition)
@@ -259,7 +259,7 @@ def test_what_is_left_of_an_aborted_transaction_stays_aborted_when_its_beginning
         append(partition, encode_batch([(START, b"c", b"1", ())]))
         partition.roll()
         await node.settled()
-        partition.delete_records(1)
+        partition.delete_records(Offset(1))
         node.storage.checkpoint_soon()
         await node.settled()
         assert partition.segments.bases[0] == 1, "the segment in which it began is gone"

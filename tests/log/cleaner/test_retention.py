@@ -46,7 +46,7 @@ def test_aborted_data_goes_at_once_and_a_marker_when_its_horizon_has_passed(
 ) -> None:
     batch = header(attributes=CONTROL if control else 0, horizon=horizon)
     goes = discardable and (not control or (horizon is not None and horizon <= NOW))
-    assert judge(batch, discardable, None, 99, NOW) == Verdict(goes, False, discardable and control)
+    assert judge(batch, discardable, None, Offset(99), NOW) == Verdict(goes, False, discardable and control)
 
 
 @pytest.mark.parametrize(
@@ -55,32 +55,32 @@ def test_aborted_data_goes_at_once_and_a_marker_when_its_horizon_has_passed(
         (None, False, 99, False),
         (None, False, 13, True),
         (None, False, 12, False),
-        (LastBatch(12, Epoch(3)), False, 99, True),
-        (LastBatch(11, Epoch(3)), False, 99, False),
-        (LastBatch(12, Epoch(4)), False, 99, True),
+        (LastBatch(Offset(12), Epoch(3)), False, 99, True),
+        (LastBatch(Offset(11), Epoch(3)), False, 99, False),
+        (LastBatch(Offset(12), Epoch(4)), False, 99, True),
         (LastBatch(None, Epoch(3)), False, 99, False),
         (LastBatch(None, Epoch(3)), True, 99, True),
         (LastBatch(None, Epoch(4)), True, 99, False),
-        (LastBatch(500, Epoch(3)), True, 99, False),
+        (LastBatch(Offset(500), Epoch(3)), True, 99, False),
     ],
 )
 def test_the_last_batch_of_a_producer_and_of_a_pass_stay_as_headers(
     last: LastBatch | None, control: bool, upper_bound: int, stays_empty: bool
 ) -> None:
     batch = header(attributes=CONTROL if control else 0)
-    assert judge(batch, False, last, upper_bound, NOW).keep_empty is stays_empty
+    assert judge(batch, False, last, Offset(upper_bound), NOW).keep_empty is stays_empty
 
 
 def test_a_record_stays_as_the_table_says() -> None:
-    newest = OffsetMap(0, 10)
-    newest.put(b"k", 7)
-    newest.latest = 9
+    newest = OffsetMap(Offset(0), 10)
+    newest.put(b"k", Offset(7))
+    newest.latest = Offset(9)
     for offset, tombstone, horizon in product((6, 7, 8, 10), (False, True), (None, NOW + 1, NOW, NOW - 1)):
         due = tombstone and horizon is not None and horizon <= NOW
-        assert stays(offset, b"k", tombstone, newest, horizon, NOW) is (offset > 9 or (offset >= 7 and not due))
-    assert stays(8, b"unknown", False, newest, None, NOW)
-    assert not stays(8, None, False, newest, None, NOW), "without a key"
-    assert stays(10, None, False, newest, None, NOW), "but not behind what is known"
+        assert stays(Offset(offset), b"k", tombstone, newest, horizon, NOW) is (offset > 9 or (offset >= 7 and not due))
+    assert stays(Offset(8), b"unknown", False, newest, None, NOW)
+    assert not stays(Offset(8), None, False, newest, None, NOW), "without a key"
+    assert stays(Offset(10), None, False, newest, None, NOW), "but not behind what is known"
 
 
 def test_the_base_timestamp_is_a_horizon_only_where_the_bit_says_so() -> None:
@@ -97,7 +97,7 @@ def end(base: int, producer: int = 7) -> BatchHeader:
 
 
 def test_a_transaction_is_aborted_between_its_first_record_and_its_marker() -> None:
-    met, entry = Transactions(), AbortedTransaction(ProducerId(7), 10, 20, 21)
+    met, entry = Transactions(), AbortedTransaction(ProducerId(7), Offset(10), Offset(20), Offset(21))
     met.announce([entry])
     met.announce([entry])
     assert not met.is_aborted(transaction(9))
@@ -110,13 +110,13 @@ def test_a_transaction_is_aborted_between_its_first_record_and_its_marker() -> N
 
 def test_a_marker_is_needless_once_nothing_of_its_transaction_is_left() -> None:
     met = Transactions()
-    met.announce([AbortedTransaction(ProducerId(7), 10, 20, 21)])
+    met.announce([AbortedTransaction(ProducerId(7), Offset(10), Offset(20), Offset(21))])
     assert met.end(end(20), ABORT) == (True, None), "its data went in an earlier pass"
     assert met.end(end(21, 8), COMMIT) == (True, None)
     met.is_aborted(transaction(22, 8))
     assert met.end(end(23, 8), COMMIT) == (False, None)
     assert met.end(end(24, 8), COMMIT) == (True, None)
-    met.announce([AbortedTransaction(ProducerId(8), 30, 32, 33)])
+    met.announce([AbortedTransaction(ProducerId(8), Offset(30), Offset(32), Offset(33))])
     assert met.is_aborted(transaction(30, 8))
     met.end(end(32, 8), ABORT)
     assert met.end(end(33, 8), COMMIT) == (True, None), "what was aborted is none of its data"

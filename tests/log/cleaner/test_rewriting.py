@@ -11,7 +11,7 @@ from fencepost.protocol.batch import DELETE_HORIZON, BatchHeader, crc_matches, r
 from fencepost.protocol.compression import FOLDED_IN_A_STEP, Compression
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.records import NewRecord, decode_batch, encode_batch
-from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 from fencepost.runtime import at_once
 
 START = 1_700_000_000_000
@@ -56,7 +56,7 @@ def test_what_stays_is_as_it_was(codec: Compression, append_time: bool, horizon:
         )
         if append_time:
             set_max_timestamp(data, 0, read_header(data), Milliseconds(START + 7))
-        stamp(data, 0, 1000, LeaderEpoch(4))
+        stamp(data, 0, Offset(1000), LeaderEpoch(4))
         header = read_header(data)
         records, body = decode_batch(data), section(header, data)
         found = list(spans(header, body))
@@ -102,7 +102,7 @@ def test_an_emptied_batch_keeps_what_its_producer_and_the_log_need() -> None:
             transactional=True,
         )
     )
-    stamp(data, 0, 1000, LeaderEpoch(4))
+    stamp(data, 0, Offset(1000), LeaderEpoch(4))
     before, empty = read_header(data), emptied(read_header(data))
     after = read_header(empty)
     assert decode_batch(empty) == [] and len(empty) == 61 and crc_matches(empty, 0, after)

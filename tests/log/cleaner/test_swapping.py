@@ -9,6 +9,7 @@ import pytest
 
 from fencepost.log.cleaner import swapping
 from fencepost.log.disk import Disk
+from fencepost.protocol.types import Offset
 from fencepost.simulation.disk import PowerCut, SimulatedDisk
 
 DIRECTORY = Path("/data/t-0")
@@ -47,9 +48,9 @@ def swap(disk: Disk) -> None:
     for suffix in SUFFIXES:
         write(disk, name(0, suffix + swapping.CLEANED), f"new{suffix}")
     disk.sync_directory(DIRECTORY)
-    swapping.decide(disk, DIRECTORY, 0, 300)
+    swapping.decide(disk, DIRECTORY, Offset(0), Offset(300))
     disk.sync_directory(DIRECTORY)
-    swapping.carry_out(disk, DIRECTORY, 0, 300)
+    swapping.carry_out(disk, DIRECTORY, Offset(0), Offset(300))
     disk.sync_directory(DIRECTORY)
 
 

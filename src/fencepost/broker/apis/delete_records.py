@@ -22,6 +22,7 @@ from fencepost.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from fencepost.protocol.steps import ITEM, Pace, Steps, each
+from fencepost.protocol.types import Offset
 
 
 @serves(DeleteRecordsRequest, in_turn=True)
@@ -50,7 +51,7 @@ def _delete(
     elif "delete" not in partition.settings.cleanup_policy:
         error = ErrorCode.POLICY_VIOLATION
     else:
-        outcome = partition.delete_records(asked.offset)
+        outcome = partition.delete_records(Offset(asked.offset))
         if isinstance(outcome, Refused):
             error = outcome.error
         else:

@@ -39,7 +39,7 @@ from fencepost.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from fencepost.protocol.steps import FIRST_STEP, ITEM, Pace, Steps, each
-from fencepost.protocol.types import Isolation, Milliseconds
+from fencepost.protocol.types import Isolation, Milliseconds, Offset
 
 #: timestamp that means something else than a time -> the version since which it does
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -166,7 +166,7 @@ def _find(
     )
 
 
-def _offset(wanted: ListOffsetsPartition, partition: Partition, offset: int) -> ListOffsetsPartitionResponse:
+def _offset(wanted: ListOffsetsPartition, partition: Partition, offset: Offset) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         error_code=ErrorCode.NONE,

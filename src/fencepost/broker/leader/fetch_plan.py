@@ -21,7 +21,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition, PartitionData
 from fencepost.protocol.steps import ITEM, Pace, Steps
-from fencepost.protocol.types import Isolation, LeaderEpoch
+from fencepost.protocol.types import Isolation, LeaderEpoch, Offset
 
 _WATCH: Final = 4
 """Units that it costs to wait for a partition."""
@@ -116,7 +116,7 @@ class FetchPlan:
             if pace.is_used_up(ITEM):
                 yield from pace.rest()
             there = self._place_now(asked, place, pace)
-            at = there.reader.position_of(asked.wanted.fetch_offset) if isinstance(there, Partition) else None
+            at = there.reader.position_of(Offset(asked.wanted.fetch_offset)) if isinstance(there, Partition) else None
             self._starts.append(at)
 
     def watch(self, readable: Callable[[], None], cancels: list[Callable[[], object]], pace: Pace) -> Steps[None]:
@@ -194,7 +194,7 @@ class FetchPlan:
                 yield from pace.rest()
             if isinstance(place, Partition) and asked.wanted.fetch_offset < place.bound(self.isolation):
                 pace.left -= _FIND
-                left -= min(asked.wanted.partition_max_bytes, place.reader.size_from(asked.wanted.fetch_offset))
+                left -= min(asked.wanted.partition_max_bytes, place.reader.size_from(Offset(asked.wanted.fetch_offset)))
                 if left < 0:
                     return True
         return False
@@ -222,7 +222,7 @@ class FetchPlan:
             return _parted(wanted, place, diverging), 0
         limit = min(wanted.partition_max_bytes, budget)
         # The first batch of an answer is given however large it is, or a reader could never go on.
-        fetched = place.read(wanted.fetch_offset, max(limit, 0), self.isolation, at_least_one=first)
+        fetched = place.read(Offset(wanted.fetch_offset), max(limit, 0), self.isolation, at_least_one=first)
         if isinstance(fetched, Refused):
             return partition_error(wanted, fetched.error), 0
         if limit < 0 and wanted.fetch_offset < place.bound(self.isolation):

@@ -34,7 +34,7 @@ from fencepost.protocol.fetch_sessions import (
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import FetchPartition, PartitionData
 from fencepost.protocol.steps import Pace, Steps
-from fencepost.protocol.types import LeaderEpoch, Milliseconds
+from fencepost.protocol.types import LeaderEpoch, Milliseconds, Offset
 
 _SHARD: Final = LAST_SESSION_EPOCH // 8
 """Apache Kafka spreads its sessions over eight caches, by ranges of their ids; outside of these it fails."""
@@ -49,8 +49,8 @@ very often)."""
 class Ends(Protocol):
     """What is told of a partition even if nothing is read."""
 
-    high_watermark: int
-    log_start_offset: int
+    high_watermark: Offset
+    log_start_offset: Offset
     leader_epoch: LeaderEpoch
 
 

@@ -22,7 +22,7 @@ from fencepost.log.data_directory import DirectoryUnusable, FoundPartition
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
-from fencepost.protocol.types import NO_PRODUCER_ID, TRANSACTION_STATE, ProducerId
+from fencepost.protocol.types import FIRST_OFFSET, NO_PRODUCER_ID, TRANSACTION_STATE, ProducerId
 
 logger = get_logger(__name__)
 
@@ -174,7 +174,7 @@ def _producer_ids(partition: Partition) -> Iterator[ProducerId]:
     if partition.topic != TRANSACTION_STATE:
         return
     try:
-        for records in journal.read(partition.index, partition.scan(0)):
+        for records in journal.read(partition.index, partition.scan(FIRST_OFFSET)):
             for record in records:
                 entry = journal.decode(partition.index, record)
                 if entry is not None and entry.transaction is not None:

@@ -12,7 +12,7 @@ from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.codec import stored_version
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_keys import UnreadRecord, keys_of
-from fencepost.protocol.types import CONSUMER_OFFSETS, NO_PRODUCER, Buffer, ProducerId
+from fencepost.protocol.types import CONSUMER_OFFSETS, FIRST_OFFSET, NO_PRODUCER, Buffer, Offset, ProducerId
 
 
 class _Newest:
@@ -107,8 +107,8 @@ class Loading:
         """Topics that were deleted meanwhile."""
         self.goes_on = True
         """Whether it is neither done nor given up as unreadable."""
-        self._next = 0
-        self._batches = shard.log.scan(0)
+        self._next = FIRST_OFFSET
+        self._batches = shard.log.scan(FIRST_OFFSET)
         self._newest = _Newest()
         self._left: Iterator[tuple[UnreadRecord, ProducerId | None]] | None = None
         """What is still to be decoded, from the time on when all was read once."""
@@ -153,7 +153,7 @@ class Loading:
         except FileDamaged as damaged:
             raise JournalUnreadable(CONSUMER_OFFSETS, self.shard.index, self._next, str(damaged)) from damaged
         if found is not None:
-            self._next = found[0].last_offset + 1
+            self._next = Offset(found[0].last_offset + 1)
         return found
 
     def _decode(self, record: UnreadRecord, producer_id: ProducerId | None) -> None:

@@ -21,10 +21,12 @@ from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.record_keys import UnreadRecord, keys_of
 from fencepost.protocol.stored import TransactionLogKey, TransactionLogValue, TransactionPartitions
 from fencepost.protocol.types import (
+    FIRST_OFFSET,
     TRANSACTION_STATE,
     Buffer,
     Epoch,
     Milliseconds,
+    Offset,
     ProducerId,
     ProducerIdAndEpoch,
     TopicPartition,
@@ -39,7 +41,7 @@ LARGEST_TOMBSTONE_BATCH: Final = 16_384
 class Entry(NamedTuple):
     """One record of the journal; `transaction` is None for a tombstone."""
 
-    offset: int
+    offset: Offset
     transactional_id: str
     transaction: TransactionMetadata | None
 
@@ -103,7 +105,7 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
 
     Only of the last one with a key counts what it says: see `decode`.
     """
-    following = 0
+    following = FIRST_OFFSET
     while True:
         try:
             found = next(batches, None)
@@ -112,7 +114,7 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
         if found is None:
             return
         header, batch = found
-        following = header.last_offset + 1
+        following = Offset(header.last_offset + 1)
         try:
             if header.is_control:
                 continue

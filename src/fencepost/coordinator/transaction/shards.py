@@ -15,7 +15,17 @@ from fencepost.log.producer_state import Origin
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_keys import UnreadRecord
-from fencepost.protocol.types import NO_LSN, TRANSACTION_STATE, Buffer, LeaderEpoch, Lsn, Milliseconds, TopicPartition
+from fencepost.protocol.types import (
+    FIRST_OFFSET,
+    NO_LSN,
+    TRANSACTION_STATE,
+    Buffer,
+    LeaderEpoch,
+    Lsn,
+    Milliseconds,
+    Offset,
+    TopicPartition,
+)
 from fencepost.runtime import Work
 
 
@@ -27,7 +37,7 @@ class JournalPartition(Protocol):
 
     def append(self, batch: bytes, origin: Origin, /) -> Appended | Refused: ...
 
-    def scan(self, offset: int, /) -> Iterator[tuple[BatchHeader, Buffer]]: ...
+    def scan(self, offset: Offset, /) -> Iterator[tuple[BatchHeader, Buffer]]: ...
 
 
 class Journals(Protocol):
@@ -168,7 +178,7 @@ class Loading:
         self.shard = TransactionCoordinatorShard(index, log, journals)
         self._newest: dict[bytes, UnreadRecord] = {}
         """Key -> its last record, in the order of these records; no tombstones."""
-        self._batches: Iterator[list[UnreadRecord]] | None = journal.read(index, log.scan(0))
+        self._batches: Iterator[list[UnreadRecord]] | None = journal.read(index, log.scan(FIRST_OFFSET))
         self._left: Iterator[UnreadRecord] = iter(())
         """What is still to be decoded when all is read."""
 

@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from fencepost.log.settings import LONG, LogSettings
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 
 _FARTHEST = 0x7FFFFFFF
 """How far from the base of its segment an offset may be."""
@@ -30,7 +30,7 @@ _FARTHEST = 0x7FFFFFFF
 class SegmentFacts(NamedTuple):
     """What the choice needs to know of a segment."""
 
-    base_offset: int
+    base_offset: Offset
     size: int
     largest_timestamp: Milliseconds
     first_timestamp: Milliseconds
@@ -42,8 +42,8 @@ class SegmentFacts(NamedTuple):
 class Range(NamedTuple):
     """What a pass over one log would be.  Sizes in bytes."""
 
-    first_dirty_offset: int
-    upper_bound: int
+    first_dirty_offset: Offset
+    upper_bound: Offset
     """The pass ends before this offset, where a segment begins."""
     clean_bytes: int
     dirty_bytes: int
@@ -62,7 +62,7 @@ class Range(NamedTuple):
         return self.overdue_ms > 0 or self.dirty_ratio > settings.min_cleanable_dirty_ratio
 
 
-def first_dirty(checkpoint: int | None, log_start_offset: int, log_end_offset: int) -> int:
+def first_dirty(checkpoint: Offset | None, log_start_offset: Offset, log_end_offset: Offset) -> Offset:
     """Where the dirty part begins; the whole log is dirty if what was noted cannot be."""
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
         return log_start_offset
@@ -71,8 +71,8 @@ def first_dirty(checkpoint: int | None, log_start_offset: int, log_end_offset: i
 
 def cleanable_range(
     segments: Sequence[SegmentFacts],
-    first_dirty_offset: int,
-    last_stable_offset: int,
+    first_dirty_offset: Offset,
+    last_stable_offset: Offset,
     settings: LogSettings,
     now: Milliseconds,
 ) -> Range:
@@ -105,7 +105,9 @@ def cleanable_range(
     return Range(first, upper_bound, clean, dirty, overdue)
 
 
-def grouped(segments: Sequence[SegmentFacts], end_offset: int, upper_bound: int, largest: int) -> list[tuple[int, int]]:
+def grouped(
+    segments: Sequence[SegmentFacts], end_offset: Offset, upper_bound: Offset, largest: int
+) -> list[tuple[int, int]]:
     """The segments that begin before `end_offset`, in runs that become one segment each: (first, behind the last).
 
     The segments of a run have together at most `largest` bytes, and their offsets are near enough to the first one.

@@ -28,7 +28,7 @@ from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import BatchHeader, crc_matches, read_header
 from fencepost.protocol.control import read_control_record
 from fencepost.protocol.errors import ProtocolError
-from fencepost.protocol.types import NO_TIMESTAMP, Milliseconds, ProducerId
+from fencepost.protocol.types import NO_TIMESTAMP, Milliseconds, Offset, ProducerId
 
 #: Work of one step.  A batch counts one, a record one, and so do 2 KB: about 5 µs each.
 STEP: Final = 500
@@ -97,9 +97,9 @@ class Pass:
         self.statistics = Statistics()
 
     @property
-    def end_offset(self) -> int:
+    def end_offset(self) -> Offset:
         """Up to there the log is clean when the pass is done."""
-        return self._newest.latest + 1
+        return Offset(self._newest.latest + 1)
 
     def steps(self) -> Steps[None]:
         """Do it.  Raises Uncleanable, FileDamaged, Abandoned, NothingLeft, OSError."""
@@ -115,7 +115,7 @@ class Pass:
         except ProtocolError as error:
             raise Uncleanable(f"{self._place} cannot be read: {error}") from error
 
-    def _end_of(self, number: int) -> int:
+    def _end_of(self, number: int) -> Offset:
         following = self._sources[number + 1 : number + 2]
         return following[0].base_offset if following else self._range.upper_bound
 
@@ -139,7 +139,7 @@ class Pass:
                 self.statistics.bytes_mapped += header.size
                 if self._work >= STEP:
                     yield from self._pause()
-            newest.latest = end - 1
+            newest.latest = Offset(end - 1)
 
     def _note(self, header: BatchHeader, data: memoryview) -> Steps[bool]:
         """Note the keys of a batch; False if there is no room for one."""
@@ -153,7 +153,7 @@ class Pass:
             if span.key is None or span.offset < first:
                 continue
             if not newest.put(span.key, span.offset):
-                newest.latest = span.offset - 1
+                newest.latest = Offset(span.offset - 1)
                 return False
             if self._work >= STEP:
                 yield from self._pause()
@@ -161,7 +161,7 @@ class Pass:
 
     # What stays
 
-    def _replace(self, sources: list[Segment], end: int) -> Steps[None]:
+    def _replace(self, sources: list[Segment], end: Offset) -> Steps[None]:
         """Make one segment of several.
 
         The log stays held if this fails once it is decided: then its files are not those that memory knows.
@@ -180,7 +180,7 @@ class Pass:
             _put_in_place(log, sources, fresh)
             yield [directory]
 
-    def _make(self, sources: list[Segment], end: int, directory: File) -> Steps[None]:
+    def _make(self, sources: list[Segment], end: Offset, directory: File) -> Steps[None]:
         """The cleaned segment, whole and synced, with its indexes and the directory that it is in."""
         log, indexes = self._log, list[File]()
         interval = log.settings.index_interval_bytes

@@ -20,7 +20,7 @@ from crc32c import crc32c
 from fencepost.log.checkpoint_files import kafka_uuid, uuid_of
 from fencepost.log.cleaner.choice import first_dirty
 from fencepost.log.disk import Disk, NothingLeft
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 
 NAME: Final = "cleaner-offset-checkpoint"
 _VERSION: Final = "1"
@@ -41,8 +41,8 @@ class Log(Protocol):
     topic: str
     index: int
     topic_id: uuid.UUID
-    log_start_offset: int
-    log_end_offset: int
+    log_start_offset: Offset
+    log_end_offset: Offset
 
 
 def id_of(log: Log) -> LogId:
@@ -50,14 +50,14 @@ def id_of(log: Log) -> LogId:
     return LogId(log.topic, log.index, log.topic_id)
 
 
-def encode(offsets: Mapping[LogId, int]) -> bytes:
+def encode(offsets: Mapping[LogId, Offset]) -> bytes:
     """The file that says this."""
     lines = [f"{log.topic} {log.partition} {offsets[log]} {kafka_uuid(log.topic_id)}" for log in sorted(offsets)]
     text = ("\n".join([_VERSION, str(len(lines)), *lines]) + "\n").encode()
     return text + f"{crc32c(text):08x}\n".encode()
 
 
-def decode(data: bytes) -> dict[LogId, int]:
+def decode(data: bytes) -> dict[LogId, Offset]:
     """What the file says; nothing if it is not whole."""
     text, crc = data[:-9], data[-9:]
     if crc != f"{crc32c(text):08x}\n".encode():
@@ -65,17 +65,17 @@ def decode(data: bytes) -> dict[LogId, int]:
     lines = text.decode().split("\n")
     if lines[0] != _VERSION:
         return {}
-    found: dict[LogId, int] = {}
+    found: dict[LogId, Offset] = {}
     for line in lines[2:-1]:
         read = _LINE.fullmatch(line)
         topic_id = uuid_of(read[4]) if read is not None else None
         if read is None or topic_id is None:
             return {}
-        found[LogId(read[1], int(read[2]), topic_id)] = int(read[3])
+        found[LogId(read[1], int(read[2]), topic_id)] = Offset(int(read[3]))
     return found
 
 
-def read(disk: Disk, root: Path) -> dict[LogId, int]:
+def read(disk: Disk, root: Path) -> dict[LogId, Offset]:
     """What the file in a data directory says; nothing if it is not there or not whole."""
     if not disk.exists(root / NAME):
         return {}
@@ -86,7 +86,7 @@ def read(disk: Disk, root: Path) -> dict[LogId, int]:
         file.close()
 
 
-def write(disk: Disk, root: Path, offsets: Mapping[LogId, int], done: Callable[[OSError | None], None]) -> None:
+def write(disk: Disk, root: Path, offsets: Mapping[LogId, Offset], done: Callable[[OSError | None], None]) -> None:
     """Replace the file as a whole, then call `done`.  Raises OSError where that is not begun."""
     fresh = root / (NAME + ".tmp")
     file = disk.open(fresh)
@@ -120,11 +120,11 @@ class FirstDirtyOffsets:
         self._note_after = 0
         self._is_writing = False
 
-    def of(self, log: Log) -> int:
+    def of(self, log: Log) -> Offset:
         """Where the dirty part of a log begins."""
         return first_dirty(self._offsets.get(id_of(log)), log.log_start_offset, log.log_end_offset)
 
-    def cleaned(self, log: LogId, end: int) -> None:
+    def cleaned(self, log: LogId, end: Offset) -> None:
         """It is clean before that offset."""
         self._offsets[log] = end
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
+from fencepost.protocol.types import Offset
+
 #: Bytes of memory that an entry is counted with: the dictionary's and the set's share, a key and an offset.
 ENTRY_BYTES: Final = 280
 _LONGEST_KEY: Final = 31
@@ -18,11 +20,11 @@ class OffsetMap:
     it, `start` the first one: of the records in between those that stay are exactly the ones in `newest`.
     """
 
-    def __init__(self, start: int, capacity: int) -> None:
-        self._offsets: dict[bytes, int] = {}
+    def __init__(self, start: Offset, capacity: int) -> None:
+        self._offsets: dict[bytes, Offset] = {}
         self._capacity = max(capacity, 1)
         self.start = start
-        self.latest = start - 1
+        self.latest = Offset(start - 1)
         self.newest: set[int] = set()
 
     def __len__(self) -> int:
@@ -33,7 +35,7 @@ class OffsetMap:
         """How full it is, 0 to 1."""
         return len(self._offsets) / self._capacity
 
-    def put(self, key: bytes, offset: int) -> bool:
+    def put(self, key: bytes, offset: Offset) -> bool:
         """Note a record, which must be newer than all before.  False, with nothing noted, if there is no room."""
         kept = key if len(key) <= _LONGEST_KEY else blake2b(key, digest_size=_DIGEST_BYTES).digest()
         older = self._offsets.get(kept)
@@ -50,7 +52,7 @@ class OffsetMap:
         kept = key if len(key) <= _LONGEST_KEY else blake2b(key, digest_size=_DIGEST_BYTES).digest()
         return self._offsets.get(kept, -1)
 
-    def supersedes_all(self, first: int, last: int) -> bool:
+    def supersedes_all(self, first: Offset, last: Offset) -> bool:
         """Whether no record between these offsets stays, as far as that can be told without reading them."""
         if first < self.start or last > self.latest or last - first > 64:
             return False

@@ -32,7 +32,7 @@ from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.batch import DELETE_HORIZON, BatchHeader
 from fencepost.protocol.control import COMMIT
-from fencepost.protocol.types import Epoch, Milliseconds
+from fencepost.protocol.types import Epoch, Milliseconds, Offset
 
 LATEST_HORIZON: Final = 2**62
 """Milliseconds.  delete.retention.ms may be as long as an int64 is, and a horizon must be one too; so must the distance
@@ -42,7 +42,7 @@ from it to the time of any record."""
 class LastBatch(NamedTuple):
     """What the log must keep of an active producer."""
 
-    data_offset: int | None
+    data_offset: Offset | None
     """Last offset of its last data batch under its epoch; None: its epoch is known from a marker only."""
     epoch: Epoch
 
@@ -62,7 +62,7 @@ class Transactions:
     """The transactions that a pass has met so far.  Batches are shown to it in the order of the log."""
 
     def __init__(self) -> None:
-        self._announced: list[tuple[int, AbortedTransaction]] = []
+        self._announced: list[tuple[Offset, AbortedTransaction]] = []
         """Aborted ones that the pass has not come to yet, a heap by their first offset."""
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
         """producer id -> its aborted transaction, and whether any data of it was met."""
@@ -99,7 +99,7 @@ class Transactions:
         aborted, met = self._aborted.pop(header.producer_id, (None, False))
         return (False, aborted) if met else (True, None)
 
-    def _begin_up_to(self, offset: int) -> None:
+    def _begin_up_to(self, offset: Offset) -> None:
         while self._announced and self._announced[0][0] <= offset:
             aborted = heappop(self._announced)[1]
             self._aborted.setdefault(aborted.producer_id, (aborted, False))
@@ -116,7 +116,7 @@ def new_horizon(now: Milliseconds, delete_retention_ms: Milliseconds) -> Millise
 
 
 def judge(
-    header: BatchHeader, discardable: bool, last: LastBatch | None, upper_bound: int, now: Milliseconds
+    header: BatchHeader, discardable: bool, last: LastBatch | None, upper_bound: Offset, now: Milliseconds
 ) -> Verdict:
     """What becomes of a batch.
 
@@ -140,7 +140,7 @@ def _is_last_of_its_producer(header: BatchHeader, last: LastBatch | None) -> boo
 
 
 def stays(
-    offset: int, key: bytes | None, is_tombstone: bool, newest: OffsetMap, horizon: int | None, now: Milliseconds
+    offset: Offset, key: bytes | None, is_tombstone: bool, newest: OffsetMap, horizon: int | None, now: Milliseconds
 ) -> bool:
     """Whether a record of a data batch stays."""
     if offset > newest.latest:

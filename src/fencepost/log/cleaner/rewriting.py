@@ -23,7 +23,7 @@ from fencepost.protocol.compression import Compression, TooLarge, compress_in_st
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_decoding import read_varint
 from fencepost.protocol.records import varint
-from fencepost.protocol.types import NO_TIMESTAMP, Buffer, Milliseconds
+from fencepost.protocol.types import NO_TIMESTAMP, Buffer, Milliseconds, Offset
 
 _AT_ONCE: Final = 1000
 """Records that are copied in one step."""
@@ -37,7 +37,7 @@ class Span(NamedTuple):
     start: int
     """Behind its length."""
     end: int
-    offset: int
+    offset: Offset
     timestamp_delta: int
     timestamp_end: int
     """Where the encoded timestamp delta ends; it begins at start + 1."""
@@ -75,7 +75,7 @@ def spans(header: BatchHeader, body: bytes) -> Iterator[Span]:
             raise ProtocolError("a record batch is damaged: a record does not end where it should") from None
         if length <= 0 or stop > end or at >= stop:
             raise ProtocolError("a record batch is damaged: a record does not end where it should")
-        yield Span(start, stop, header.base_offset + offset_delta, delta, timestamp_end, key, value_length >= 0)
+        yield Span(start, stop, Offset(header.base_offset + offset_delta), delta, timestamp_end, key, value_length >= 0)
         at = stop
     if at != end:
         raise ProtocolError("a record batch is damaged: bytes follow its last record")

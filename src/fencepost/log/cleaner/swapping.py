@@ -22,13 +22,14 @@ from typing import Final
 from fencepost.log.disk import Disk
 from fencepost.log.file_names import numbered, numbered_path
 from fencepost.log.segment_sums import SUFFIX
+from fencepost.protocol.types import Offset
 
 CLEANED: Final = ".cleaned"
 INDEXES: Final = (".index", ".timeindex", ".txnindex", SUFFIX)
 _SWAP: Final = re.compile(r"([0-9]{20})\.([0-9]{20})\.swap")
 
 
-def _file(directory: Path, base: int, suffix: str) -> Path:
+def _file(directory: Path, base: Offset, suffix: str) -> Path:
     return numbered_path(directory, base, suffix)
 
 
@@ -38,12 +39,12 @@ def discard(disk: Disk, directory: Path) -> None:
         disk.remove(directory / name)
 
 
-def decide(disk: Disk, directory: Path, base: int, end: int) -> None:
+def decide(disk: Disk, directory: Path, base: Offset, end: Offset) -> None:
     """The cleaned segment is whole and synced: once the directory is synced too, the swap will be carried out."""
     disk.rename(_file(directory, base, ".log" + CLEANED), directory / f"{base:020d}.{end:020d}.swap")
 
 
-def carry_out(disk: Disk, directory: Path, base: int, end: int) -> None:
+def carry_out(disk: Disk, directory: Path, base: Offset, end: Offset) -> None:
     """Put the cleaned segment in the place of all segments from `base` up to `end`.  May have been begun before."""
     names = disk.list(directory)
     for name, at in numbered(names, ".log", *INDEXES):
@@ -66,7 +67,7 @@ def finish(disk: Disk, directory: Path) -> None:
         # After a kill the decision may be in the page cache only: it must not be lost once it is acted upon.
         disk.sync_directory(directory)
     for found in decided:
-        carry_out(disk, directory, int(found[1]), int(found[2]))
+        carry_out(disk, directory, Offset(int(found[1])), Offset(int(found[2])))
     if any(name.endswith((CLEANED, ".swap")) for name in names):
         discard(disk, directory)
         disk.sync_directory(directory)
