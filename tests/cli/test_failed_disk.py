@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from fencepost.broker import Broker, running_broker
-from fencepost.cli.serve import _until_told
+from fencepost.cli.serve import _until_signalled
 from fencepost.cli.stop_signals import StopSignals
 from fencepost.log.commit_log import StorageFailed
 from fencepost.log.space import NAME as RESERVE
@@ -54,8 +54,8 @@ def test_a_node_whose_disk_has_failed_ends_as_if_it_were_killed_and_says_so(
             before = written()
 
         failing = asyncio.ensure_future(fail())
-        nobody = cast(StopSignals, SimpleNamespace(when_told=lambda _: None))
-        code = await _until_told(broker, str(tmp_path), None, nobody)
+        nobody = cast(StopSignals, SimpleNamespace(when_one_comes=lambda _: None))
+        code = await _until_signalled(broker, str(tmp_path), None, nobody)
         await failing
         assert listener.ends == ["at once"]
         assert written() == before

@@ -25,12 +25,12 @@ def test_who_listens_last_is_told_whenever_the_signal_comes(number: signal.Signa
     done: list[str] = []
 
     async def main(signals: StopSignals) -> None:
-        signals.when_told(lambda: done.append("first"))
+        signals.when_one_comes(lambda: done.append("first"))
         await asyncio.sleep(0)
         if len(done) == 0:
             signal.raise_signal(number)
             await asyncio.sleep(0.01)
-        signals.when_told(lambda: done.append("second"))
+        signals.when_one_comes(lambda: done.append("second"))
         await asyncio.sleep(0)
 
     asyncio.run(main(StopSignals()))
@@ -57,7 +57,7 @@ def test_later_ones_do_not_interrupt_what_the_first_one_began(number: signal.Sig
     async def main(signals: StopSignals) -> str:
         stopping = asyncio.ensure_future(stops())
         await asyncio.sleep(0)
-        signals.when_told(stopping.cancel)
+        signals.when_one_comes(stopping.cancel)
         signal.raise_signal(number)
         return await stopping
 
@@ -67,7 +67,7 @@ def test_later_ones_do_not_interrupt_what_the_first_one_began(number: signal.Sig
 @pytest.mark.parametrize("number", STOP)
 def test_behind_the_end_of_the_event_loop_nothing_happens(number: signal.Signals) -> None:
     async def main() -> None:
-        signals.when_told(lambda: pytest.fail("nobody is there any more"))
+        signals.when_one_comes(lambda: pytest.fail("nobody is there any more"))
 
     signals = StopSignals()
     asyncio.run(main())

@@ -67,7 +67,7 @@ def _check(options: argparse.Namespace, seconds: float) -> int:
 
     failed = False
     for seed in range(options.seed, options.seed + options.runs):
-        tell = _untold if options.quiet else _told
+        tell = _say_nothing if options.quiet else _say_it
         report = asyncio.run(work_on(real_plan_of(seed, seconds), Runtime.real(), options.bootstrap_server, tell))
         for line in _lines(report):
             print(line)
@@ -79,12 +79,12 @@ def _check(options: argparse.Namespace, seconds: float) -> int:
     return 1 if failed else 0
 
 
-def _told(line: str) -> None:
+def _say_it(line: str) -> None:
     # Whoever tells has other things to do than to look whether somebody reads it.
     say(line)
 
 
-def _untold(line: str) -> None:
+def _say_nothing(line: str) -> None:
     """Nobody wants the story."""
 
 

@@ -245,7 +245,7 @@ async def _run(
     gc.collect()
     gc.disable()
     starting = asyncio.ensure_future(broker.start())
-    signals.when_told(starting.cancel)
+    signals.when_one_comes(starting.cancel)
     try:
         await starting
     except asyncio.CancelledError:
@@ -265,16 +265,16 @@ async def _run(
     if memory is not None:
         memory.start()
     try:
-        return await _until_told(broker, options.data, exporter, signals)
+        return await _until_signalled(broker, options.data, exporter, signals)
     finally:
         garbage.stop()
         if memory is not None:
             memory.stop()
 
 
-async def _until_told(broker: Broker, data: str, exporter: Exporter | None, signals: StopSignals) -> int:
+async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None, signals: StopSignals) -> int:
     signalled: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    signals.when_told(signalled.cancel)
+    signals.when_one_comes(signalled.cancel)
     measured = f", metrics on http://{Endpoint(exporter.host, exporter.port)}/metrics" if exporter is not None else ""
     where = data if data.isprintable() else repr(data)
     unsaid = say(f"fencepost is ready on {broker.bootstrap_servers}, data in {where}{measured}", must_be_read=False)

@@ -17,16 +17,16 @@ class StopSignals:
     """
 
     def __init__(self) -> None:
-        self._told = False
+        self._has_come = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._action: Callable[[], object] = lambda: None
         for number in STOP:
             signal.signal(number, lambda *_: self._note())
 
-    def when_told(self, action: Callable[[], object]) -> None:
-        """Do this once, and nothing asked for before, in the event loop, as soon as it can; if told before, too."""
+    def when_one_comes(self, action: Callable[[], object]) -> None:
+        """Do this once, and nothing asked for before, in the event loop as soon as it can; at once if one has come."""
         self._loop, self._action = asyncio.get_running_loop(), action
-        if self._told:
+        if self._has_come:
             self._loop.call_soon(self._act)
 
     def ignore(self) -> None:
@@ -36,7 +36,7 @@ class StopSignals:
 
     def _note(self) -> None:
         # Between any two instructions of whatever the process does.
-        is_first, self._told = not self._told, True
+        is_first, self._has_come = not self._has_come, True
         if is_first and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._act)
 

@@ -132,7 +132,7 @@ async def _missing(cluster: Cluster, names: Sequence[str], deadline: Deadline, c
 
 async def topics_as_of_now(cluster: Cluster) -> list[str]:
     """Names of all topics that may be read, sorted, without the broker's own.  Raises TimedOutError."""
-    answer = await _told(cluster, None, cluster.deadline("looking up the topics that there are"))
+    answer = await _metadata_of(cluster, None, cluster.deadline("looking up the topics that there are"))
     return sorted(each.name for each in answer.topics if each.name and not (each.is_internal or each.error_code))
 
 
@@ -140,16 +140,16 @@ async def partitions_as_of_now(cluster: Cluster, topic: str) -> list[int]:
     """Numbers of a topic's partitions, sorted; it is not made.  Raises BrokerError, TimedOutError."""
     deadline = cluster.deadline(f"looking up topic {one('topic', topic)!r}")
     while True:
-        (told,) = (await _told(cluster, topic, deadline)).topics
-        error = ErrorCode(told.error_code)
+        (described,) = (await _metadata_of(cluster, topic, deadline)).topics
+        error = ErrorCode(described.error_code)
         if error and (not error.retriable or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             raise BrokerError(error, f"topic {topic!r} cannot be used")
-        if told.partitions and not error:
-            return sorted(part.partition_index for part in told.partitions)
+        if described.partitions and not error:
+            return sorted(part.partition_index for part in described.partitions)
         await deadline.pause(error.name if error else "no partitions yet")
 
 
-async def _told(cluster: Cluster, topic: str | None, deadline: Deadline) -> MetadataResponse:
+async def _metadata_of(cluster: Cluster, topic: str | None, deadline: Deadline) -> MetadataResponse:
     """What a broker says of a topic, or (None) of all; what is known of those that are read stays as it is."""
     asked = None if topic is None else [MetadataRequestTopic(name=topic)]
     request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)

@@ -57,11 +57,14 @@ def write_down(disk: Disk, partition: Partition) -> None:
 class Checkpoint:
     """Some partitions, each at one moment: what is written down of them counts when `files` are synced.
 
-    `told`: why some could not be written by earlier ones, which is said once.  `identified`: those whose id is synced.
+    `logged_reasons`: why some could not be written by earlier ones: the same is not logged again.
+    `identified`: those whose id is synced.
     """
 
-    def __init__(self, disk: Disk, told: MutableMapping[Partition, str], identified: Container[Partition] = ()) -> None:
-        self._disk, self._told, self._identified = disk, told, identified
+    def __init__(
+        self, disk: Disk, logged_reasons: MutableMapping[Partition, str], identified: Container[Partition] = ()
+    ) -> None:
+        self._disk, self._logged_reasons, self._identified = disk, logged_reasons, identified
         self._opened: list[File] = []
         self.files: list[File] = []
         """What must be synced."""
@@ -99,15 +102,15 @@ class Checkpoint:
         except (OSError, FileDamaged) as error:
             # Its records are synced all the same; the next start makes the rest again from them.
             self._opened += opened
-            if self._told.get(partition) != str(error):
-                self._told[partition] = str(error)
+            if self._logged_reasons.get(partition) != str(error):
+                self._logged_reasons[partition] = str(error)
                 logger.error(
                     "the indexes and producers of %s cannot be written, the next start makes them again: %s",
                     partition.directory,
                     error,
                 )
             return
-        self._told.pop(partition, None)
+        self._logged_reasons.pop(partition, None)
         self._opened += opened
         self.files += opened
         newest = segments[-1]

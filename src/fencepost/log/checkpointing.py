@@ -73,7 +73,7 @@ class Checkpoints:
         """Set while a checkpoint waits for something that it lacks, and what wakes it."""
         self.aside = aside
         """What every generation must say of partitions that are not served."""
-        self._told: MutableMapping[Partition, str] = WeakKeyDictionary()
+        self._logged_reasons: MutableMapping[Partition, str] = WeakKeyDictionary()
         """Partitions that cannot be written down, and why."""
         self._identified = WeakSet[Partition]()
         """Partitions whose `partition.metadata` is synced."""
@@ -101,7 +101,7 @@ class Checkpoints:
         older = self._begin(generation)
         offsets: dict[Partition, Offset] = {}
         for few in self._everything():
-            checkpoint = Checkpoint(self._disk, self._told, self._identified)
+            checkpoint = Checkpoint(self._disk, self._logged_reasons, self._identified)
             try:
                 at_once(self._write_down(checkpoint, few, moved))
                 self._disk.sync_now(checkpoint.files)
@@ -190,7 +190,7 @@ class Checkpoints:
 
     async def _write_down_durably(self, few: Sequence[Partition], offsets: dict[Partition, Offset]) -> bool:
         """Write a few down and sync them; False if there was no room for them."""
-        checkpoint = Checkpoint(self._disk, self._told, self._identified)
+        checkpoint = Checkpoint(self._disk, self._logged_reasons, self._identified)
         # What it syncs must stay open.
         self._removals.hold()
         try:
