@@ -101,6 +101,25 @@ def test_a_start_that_is_refused_writes_nothing(tmp_path: Path, used: Path, wron
     assert everything(data) == before
 
 
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_a_directory_that_apache_kafka_left_is_named_as_such(tmp_path: Path, rebuild: bool) -> None:
+    """Whatever of it is no file of ours: it was said that its metadata are lost, and to make them again."""
+    data = tmp_path / "data"
+    for name in ("__cluster_metadata-0", "orders-0", "other-1"):
+        (data / name).mkdir(parents=True)
+        (data / name / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+        (data / name / f"{0:020d}.log").write_bytes(b"x" * 100)
+    for name in ("meta.properties", "bootstrap.checkpoint", "cleaner-offset-checkpoint"):
+        (data / name).write_text("version=1\n")
+    before = everything(data)
+    with (
+        pytest.raises(DirectoryUnusable, match=r"one of Apache Kafka.*choose another --data"),
+        node(data, rebuild=rebuild),
+    ):
+        pass
+    assert everything(data) == before
+
+
 # What others have
 
 

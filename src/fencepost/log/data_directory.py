@@ -115,9 +115,13 @@ def mark(disk: Disk, root: Path) -> None:
 
 
 def is_foreign(disk: Disk, root: Path) -> bool:
-    """Whether there are directories of partitions in it, and nothing that says that a node ever took it."""
+    """Whether there are directories of partitions in it, and nothing that says that a node ever took it.
+
+    One of Apache Kafka is none: `take` says what that is.
+    """
     return (
         disk.exists(root)
+        and not disk.exists(root / KAFKA_FILE)
         and not any(_NODE_FILE.fullmatch(name) and name not in _NOT_OURS_ALONE for name in disk.list(root))
         and bool(partitions_in(disk, root, {}))
     )
