@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.simulation.narrow_worlds import groups
 
-from fencepost.client import handing_over
+from fencepost.client.bulk import filled
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.subscription import Subscription
 from fencepost.simulation.cast import Window
@@ -88,12 +88,10 @@ def test_a_topic_that_fits_the_pattern_and_is_not_read_is_seen(monkeypatch: pyte
 
 
 def test_records_of_one_call_that_are_written_in_another_order_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    fill = handing_over.filled
-
     def backwards(keys: Any, values: Any, *rest: Any) -> Any:
-        return fill(keys, [*values][::-1], *rest)
+        return filled(keys, [*values][::-1], *rest)
 
-    monkeypatch.setattr(handing_over, "filled", backwards)
+    monkeypatch.setattr("fencepost.client.handing_over.filled", backwards)
     assert any(together(seed).faults for seed in (1, 2))
 
 
