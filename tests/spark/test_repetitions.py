@@ -50,7 +50,7 @@ def test_a_write_that_is_answered_has_its_rows_in_the_cluster(order: tuple[str, 
     """Whatever befell those before it; a or b, in any order."""
     cluster, repetitions, rows = Cluster(), Repetitions(), {"a": Rows(), "b": Rows()}
     for name, fate in zip(order, [*fates, "done"], strict=True):
-        mine = rows[name]
+        mine, is_free = rows[name], cluster.has is None
 
         def work(mine: object = mine, fate: str = fate) -> bool:
             return cluster.write(mine, fate)
@@ -60,6 +60,7 @@ def test_a_write_that_is_answered_has_its_rows_in_the_cluster(order: tuple[str, 
         except Failed:
             continue
         assert wrote is None or cluster.has is mine
+        assert wrote or not is_free, "what failed before keeps no others from being written"
     if len(set(order)) == 1:
         assert wrote is not None, "nothing but repetitions"
 
