@@ -367,3 +367,46 @@ def test_what_is_paused_is_told_in_another_thread_while_it_begins_to_be_read(mov
         assignment._to_pause = {FIRST}
         meanwhile.append(assignment._pause_what_is_read_now)
     assert assignment.paused() == [FIRST]
+
+
+def test_where_to_begin_was_said_of_one_beginning() -> None:
+    """Who then goes back to what is committed begins there."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1", b"2"])
+        async with member(world, "reader") as reader:
+            await reader.unsubscribe()
+            reader.assign([FIRST])
+            reader.seek(FIRST, 2)
+            assert [record.value for record in await take(reader, 1)] == [b"2"]
+            await reader.commit({FIRST: 1})
+            reader.seek_to_committed()
+            assert [record.value for record in await take(reader, 2)] == [b"1", b"2"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_a_seek_counts_more_than_what_was_to_be_gone_back_to() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1", b"2"])
+        async with member(world, "reader") as reader:
+            await take(reader, 3)
+            reader.seek_to_committed({FIRST: 0})
+            reader.seek(FIRST, 2)
+            assert [record.value for record in await take(reader, 3, 2)] == [b"2"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_who_subscribes_without_a_listener_has_none() -> None:
+    async def scenario(world: World) -> None:
+        notes = Notes()
+        async with member(world, "reader") as reader:
+            reader.subscribe("t", listener=notes)
+            await take(reader, 1, 1)
+            reader.subscribe("t")
+            await take(reader, 1, 1)
+            assert reader.assignment() == PARTITIONS
+        assert notes.told == [("assigned", [0, 1])]
+
+    simulate(scenario, **SHORT_SESSIONS)

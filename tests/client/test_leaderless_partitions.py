@@ -331,3 +331,23 @@ def test_a_partition_that_cannot_be_begun_yet_can_be_paused_while_a_subscription
             assert reader.paused() == [LEADERLESS]
 
     simulate(scenario)
+
+
+def test_a_partition_of_a_topic_that_was_given_up_is_not_begun_when_it_is_led(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody wants it here, and another member may have it."""
+    how: dict[str, Any] = {"group_id": "g", "partition_assignment_strategy": "cooperative-sticky"}
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            for partition in (0, 1):
+                await (await writer.send("t", b"%d" % partition, partition=partition))
+        leaderless = led_by_nobody(monkeypatch)
+        async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader"), **how) as reader:
+            assert [record.value for record in await reader.poll(10_000)] == [b"1"]
+            reader.subscribe("u")
+            assert await reader.poll(5000) == []
+            leaderless[0] = False
+            assert [record.value for _ in range(50) for record in await reader.poll(100)] == []
+            assert reader.assignment() == [TopicPartition("u", 0)]
+
+    simulate(scenario)
