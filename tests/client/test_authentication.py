@@ -19,7 +19,9 @@ from tests.client.test_producer import shown, simulate
 
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.client import Admin, AuthenticationError, Consumer, Producer, TopicPartition
-from fencepost.client.errors import DeliveryError, TimedOutError
+from fencepost.client.authentication import Login
+from fencepost.client.errors import ClientError, DeliveryError, TimedOutError
+from fencepost.client.security import Security
 from fencepost.simulation.world import PORT, World
 
 SECURED = 9093
@@ -379,5 +381,23 @@ def test_a_commit_that_meets_a_refusal_is_called_again() -> None:
             async with producer.transaction():
                 await producer.send("t", b"1", partition=0)
         assert await shown(world) == [b"0", b"1"]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("raised", [OSError, ValueError])
+def test_a_token_provider_that_raised_is_not_waited_for(raised: type[Exception]) -> None:
+    """What is late after that has another reason, which is to be told."""
+
+    async def scenario(world: World) -> None:
+        async def failing() -> str:
+            told.append(login.held_up())
+            raise raised
+
+        told: list[str] = []
+        login = Login(Security(**settings("OAUTHBEARER", sasl_oauth_token_provider=failing)), world.runtime("p"))
+        with pytest.raises(ClientError, match="sasl_oauth_token_provider raised"):
+            await login.exchange()
+        assert [*told, login.held_up()] == ["sasl_oauth_token_provider has not returned a token yet", ""]
 
     simulate(scenario)

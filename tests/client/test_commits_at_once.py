@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -293,5 +294,22 @@ def test_where_the_coordinator_is_not_reached_a_task_does_it() -> None:
         ready.is_reached = False
         await scene.commits.commit({AT: 1})
         assert (ready.begun, ready.stored_later) == ([], [1])
+
+    run(main)
+
+
+def test_nothing_is_kept_of_one_that_is_closed_before_its_answer() -> None:
+    """Neither the commits nor what they hold, until it would be late."""
+
+    async def main(_: VirtualLoop) -> None:
+        scene, _ready = ready_scene()
+        done = scene.commits.commit_async({AT: 1}, None)
+        scene.commits.close()
+        assert isinstance(done.exception(), ClosedError)
+        commits = weakref.ref(scene.commits)
+        del scene
+        await asyncio.sleep(0)
+        gc.collect()
+        assert commits() is None
 
     run(main)

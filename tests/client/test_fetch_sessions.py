@@ -269,3 +269,23 @@ def test_a_node_has_the_time_to_answer_beside_that_for_which_it_waits_for_record
                 assert [each.epoch for each in said] == [0, 1]
 
     simulate(scenario)
+
+
+def test_over_another_connection_a_session_does_not_go_on_although_every_request_was_answered() -> None:
+    """A node that was started again may have given its number to somebody else."""
+
+    async def scenario(world: World) -> None:
+        with noted() as said:
+            async with reader(world) as consumer:
+                consumer.assign([A])
+                await consumer.poll(200)
+                consumer.pause([A])
+                await consumer.poll(200)
+                said.clear()
+                await restart(world)
+                await consumer.poll(200)
+                consumer.resume([A])
+                assert await consumer.poll(500) == []
+                assert [(each.epoch, each.named) for each in said[:2]] == [(0, [(0, 0)]), (1, [])]
+
+    simulate(scenario)

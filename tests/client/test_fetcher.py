@@ -13,8 +13,9 @@ from tests.client.test_producer import simulate
 from fencepost.broker.leader.fetch_plan import FetchPlan
 from fencepost.broker.network.registry import SERVED
 from fencepost.client import Admin, ClientError, Consumer, ConsumerRecord, Producer, TopicPartition
-from fencepost.client.errors import BrokerError
+from fencepost.client.errors import BrokerError, DamagedRecordsError
 from fencepost.client.fetcher import Fetcher
+from fencepost.client.followed import Followed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, PORT, World
 
@@ -290,5 +291,58 @@ def test_a_position_that_is_lost_with_its_topic_keeps_nobody_from_the_others() -
             await admin.create_topic("u", partitions=1)
             await fill(world, [other], 1)
             assert [each.topic for each in await consumer.poll(2 * LONG_WAIT_MS)] == ["u"]
+
+    simulate(scenario)
+
+
+def test_batches_come_of_partitions_in_turn() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, [BUSY, IDLE], 40)
+        async with reader(world) as consumer:
+            consumer.assign([BUSY, IDLE])
+            found = list[int]()
+            while len(found) < 6:
+                batch = await consumer.poll_batch(1000)
+                assert batch is not None
+                found.append(batch.at.partition)
+                await asyncio.sleep(0.1)  # more of it is there when the next one is asked for
+            assert {*found[0::2]} != {*found[1::2]} and len({*found[0::2]}) == 1
+
+    simulate(scenario)
+
+
+def test_batches_of_others_come_before_it_is_said_that_a_partition_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take_batch = Followed.take_batch
+
+    def damaged(partition: Followed) -> Any:
+        if partition.at == BUSY:
+            raise DamagedRecordsError(BUSY, 0, ValueError("a wrong bit"))
+        return take_batch(partition)
+
+    async def scenario(world: World) -> None:
+        await fill(world, [BUSY, IDLE], 1)
+        monkeypatch.setattr(Followed, "take_batch", damaged)
+        async with reader(world) as consumer:
+            consumer.assign([BUSY, IDLE])
+            batch = await consumer.poll_batch(1000)
+            assert batch is not None and batch.at == IDLE
+            with pytest.raises(DamagedRecordsError):
+                await consumer.poll_batch(1000)
+
+    simulate(scenario)
+
+
+def test_nothing_is_fetched_any_more_for_who_is_closed() -> None:
+    async def scenario(world: World) -> None:
+        async with reader(world) as consumer:
+            consumer.assign([BUSY])
+            assert await consumer.poll(100) == []
+            waiting = [task for task in asyncio.all_tasks() if task.get_name() == "fetch"]
+            assert len(waiting) == 1
+            await consumer._fetcher.close()
+            await asyncio.sleep(0)
+            assert waiting[0].cancelled()
 
     simulate(scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.client.test_producer import simulate
 from fencepost.client import Admin
 from fencepost.client.errors import TimedOutError
 from fencepost.client.group_leader import GroupLeader
+from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
 
 
@@ -55,3 +57,19 @@ def test_nobody_shares_out_for_longer_than_max_block_ms_where_no_broker_is_reach
             assert len(await take(first, 1)) == 1
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_who_does_not_lead_any_more_shares_nothing_out() -> None:
+    """However many partitions there are now: that is for whoever leads."""
+
+    async def main(_: VirtualLoop) -> None:
+        nobody: Any = None
+        leader = GroupLeader(nobody)
+        leader.counted = {"t": 2}
+        more: Any = {"t": SimpleNamespace(partition_count=3)}
+        assert leader.has_changed(more)
+        joined = SimpleNamespace(leader="another", member_id="me")
+        assert await leader.share_out(joined, nobody, create=False) == []
+        assert not leader.has_changed(more)
+
+    run(main)
