@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.client.slow_requests import slowly
 from tests.client.test_producer import producer, simulate
 
 from fencepost.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
 from fencepost.client.errors import CommitFailedError, FencedInstanceIdError, TimedOutError
+from fencepost.protocol.messages import LeaveGroupRequest
 from fencepost.simulation.world import ADDRESS, World
 
 PARTITIONS = [TopicPartition("t", n) for n in range(2)]
@@ -304,5 +306,22 @@ def test_a_member_whose_last_commit_fails_says_no_more_that_it_lives(caplog: pyt
         await asyncio.sleep(100)
         assert not caplog.records
         await world.start()
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_who_polls_while_its_member_says_goodbye_is_handed_nothing_that_others_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was not asked for anything for too long; what it has fetched is given up before it says so."""
+
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1"])
+        async with member(world, "first", max_poll_interval_ms=500, session_timeout_ms=30_000) as first:
+            assert [record.value for record in await first.poll(5000, max_records=1)] == [b"0"]
+            slowly(monkeypatch, LeaveGroupRequest, 1)
+            await asyncio.sleep(1)
+            assert await first.poll(0) == []
+            assert first.assignment() == []
 
     simulate(scenario, **SHORT_SESSIONS)

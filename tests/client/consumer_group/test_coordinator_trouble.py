@@ -322,3 +322,19 @@ def test_another_trouble_is_said_at_once(caplog: pytest.LogCaptureFixture) -> No
         assert ["UNRELEASED_INSTANCE_ID" in each for each in said] == [True, False]
 
     play(scenario)
+
+
+def test_who_polls_while_its_member_says_goodbye_is_told_that_its_partitions_are_lost() -> None:
+    """It was not asked for anything for too long: others may have them before the coordinator answers."""
+
+    async def scenario(group: Coordinator) -> None:
+        async with group.member(max_poll_interval_ms=2000) as reader:
+            notes = observed(reader)
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            group.refuse = lambda one: Late(0.9, group_answer(group, one)) if one.member_epoch < 0 else None
+            await asyncio.sleep(2.5)
+            assert group.members == {}
+            assert await reader.poll(0) == []
+            assert notes.told == [("assigned", [0, 1, 2, 3]), ("lost", [0, 1, 2, 3])]
+
+    play(scenario)
