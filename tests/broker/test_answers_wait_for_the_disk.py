@@ -52,7 +52,7 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
     find_group(client)
     topic, storage = new_topic(client), client.broker.node.storage
     pair, other, hanging = init(client, "t"), init(client, "other"), init(client, "hanging")
-    stranger, adding = init(client, "stranger"), init(client, "adding")
+    stranger, adding, second = (init(client, name) for name in ("stranger", "adding", "second"))
     offsets = AddOffsetsToTxnRequest(
         transactional_id="t", producer_id=pair[0], producer_epoch=pair[1], group_id="pending"
     )
@@ -74,6 +74,9 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
         "AddPartitionsToTxn": lambda: add(client, "t", pair, topic),
         "AddPartitionsToTxn of a broker": lambda: client.ask(
             of_a_broker(("adding", adding, topic), ("t", pair, "unknown")), 5
+        ),
+        "AddPartitionsToTxn of a broker, behind what was added before": lambda: client.ask(
+            of_a_broker(("adding", adding, topic), ("second", second, topic)), 5
         ),
         "AddOffsetsToTxn": lambda: client.ask(offsets, 4),
         "TxnOffsetCommit": lambda: txn_commit(client, "other", other, topic, 1),

@@ -51,6 +51,7 @@ from fencepost.protocol.types import CONSUMER_OFFSETS, NO_LSN, Isolation, TopicP
 from fencepost.simulation.any_request import PARTITIONS, TOPIC, Asker
 from fencepost.simulation.durable_answers import SUBJECTS
 from fencepost.simulation.loop import VirtualLoop, run
+from fencepost.simulation.shown_offsets import SHOWN
 from fencepost.simulation.world import ADDRESS, PORT, Violation, World
 
 SEEDS = range(12)
@@ -292,6 +293,39 @@ def test_a_high_watermark_ahead_of_the_disk_is_found(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Storage, "_take_dirty", advance_at_once)
     assert is_seen("high watermark")
+
+
+#: What the other answers tell of, which waits for no sync of a log.
+_METADATA = "topics, settings, rights and features, which SQLite has made durable before they are told"
+_INDEPENDENT = {
+    "AlterConfigs": _METADATA,
+    "ApiVersions": _METADATA,
+    "CreateAcls": _METADATA,
+    "CreatePartitions": _METADATA,
+    "CreateTopics": _METADATA,
+    "DeleteAcls": _METADATA,
+    "DeleteTopics": _METADATA,
+    "DescribeAcls": _METADATA,
+    "DescribeClientQuotas": "nothing: there are none",
+    "DescribeCluster": "the node itself",
+    "DescribeConfigs": _METADATA,
+    "DescribeTopicPartitions": _METADATA,
+    "FindCoordinator": "the node itself",
+    "IncrementalAlterConfigs": _METADATA,
+    "ListPartitionReassignments": "nothing: there are none",
+    "Metadata": _METADATA,
+    "OffsetForLeaderEpoch": "ends of epochs, the last one that of what is durable",
+    "UpdateFeatures": _METADATA,
+}
+
+
+def test_of_every_api_it_is_known_what_its_answers_depend_on() -> None:
+    others = {
+        served.request.__name__.removesuffix("Request")
+        for api, served in SERVED.items()
+        if api not in SUBJECTS and api not in SHOWN
+    }
+    assert others == set(_INDEPENDENT), "it is in the table of what answers tell, or it is said why it is not"
 
 
 UNKNOWN, LEFT = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -27,6 +27,7 @@ from fencepost.coordinator.group import shards
 from fencepost.log import partition
 from fencepost.protocol.control import control_batch
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ApiVersionsRequest
 from fencepost.protocol.types import ProducerIdAndEpoch
 
 client = clients()
@@ -158,6 +159,22 @@ def test_after_a_time_out_the_commit_is_refused_and_the_producer_may_go_on(versi
             write(client, topic, following, "next")
             ended(client, "t", following)
             assert values(fetch(client, topic)) == ["next"]
+        client.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_by_version_5_a_timed_out_end_is_answered_alike_whatever_the_software(commit: bool) -> None:
+    """What is said to make older librdkafka go on would be its error where the protocol has one of its own."""
+    with serving() as broker:
+        client = Client(broker)
+        client.ask(ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.6.0"))
+        topic = new_topic(client)
+        pair = init(client, "t", timeout_ms=30)
+        write(client, topic, pair, "late")
+        wait_until("the time-out ends the transaction", lambda: fetch(client, topic).last_stable_offset == 2)
+        answer = end(client, "t", pair, commit=commit)
+        assert answer.error_code == (ErrorCode.TRANSACTION_ABORTABLE if commit else ErrorCode.NONE)
+        assert answer.transaction_timed_out
         client.close()
 
 

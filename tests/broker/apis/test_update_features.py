@@ -94,9 +94,10 @@ def test_what_is_called_a_downgrade_raises_no_level(client: Client, kind: int) -
     assert update(client, 2, UPGRADE).error_code == ErrorCode.NONE
 
 
-def test_a_dry_run_changes_nothing(client: Client) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_dry_run_changes_nothing(client: Client, version: int) -> None:
     before = finalized(client)
-    assert update(client, 1, SAFE, dry=True).error_code == ErrorCode.NONE
+    assert update(client, 1, SAFE, dry=True, version=version).error_code == ErrorCode.NONE
     assert finalized(client) == before
 
 
