@@ -16,11 +16,13 @@ from fencepost.protocol.messages import (
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     OffsetDeleteRequest,
+    OffsetForLeaderEpochRequest,
     WriteTxnMarkersRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from fencepost.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 from fencepost.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from fencepost.protocol.types import Lsn, ProducerIdAndEpoch
 
@@ -97,3 +99,21 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
         write()
         (lsn,) = lsns
         assert lsn > written, name
+
+
+def test_the_end_of_an_epoch_is_told_when_it_is_durable(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the newest epoch is that of the log, which may be ahead of the disk."""
+    lsns: list[int] = []
+    put = Outgoing.put
+
+    def noted(outgoing: Outgoing, data: bytes, slot: Any, lsn: Lsn, durable: Lsn) -> bool:
+        lsns.append(lsn)
+        return put(outgoing, data, slot, lsn, durable)
+
+    topic = new_topic(client)
+    monkeypatch.setattr(Outgoing, "put", noted)
+    produce(client, topic, batch("x"))
+    epoch = OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    client.ask(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[epoch])]))
+    written, told = lsns
+    assert told >= written > 0

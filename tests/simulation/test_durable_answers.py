@@ -295,7 +295,7 @@ def test_a_high_watermark_ahead_of_the_disk_is_found(monkeypatch: pytest.MonkeyP
     assert is_seen("high watermark")
 
 
-#: What the other answers tell of, which waits for no sync of a log.
+#: Why the other answers are not looked at there.
 _METADATA = "topics, settings, rights and features, which SQLite has made durable before they are told"
 _INDEPENDENT = {
     "AlterConfigs": _METADATA,
@@ -314,7 +314,7 @@ _INDEPENDENT = {
     "IncrementalAlterConfigs": _METADATA,
     "ListPartitionReassignments": "nothing: there are none",
     "Metadata": _METADATA,
-    "OffsetForLeaderEpoch": "ends of epochs, the last one that of what is durable",
+    "OffsetForLeaderEpoch": "ends of epochs, for which no workload asks",
     "UpdateFeatures": _METADATA,
 }
 

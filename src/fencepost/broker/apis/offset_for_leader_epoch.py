@@ -10,7 +10,7 @@ from functools import partial
 
 from fencepost.broker.authorizer import Operation, Resource
 from fencepost.broker.network.pacing import in_steps
-from fencepost.broker.network.registry import Reply, independent, serves
+from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Reque
         yield from pace.spend(ITEM)
         found = yield from each(topic.partitions, partial(_one, topic.topic, context, node), pace)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=found))
-    return independent(OffsetForLeaderEpochResponse(topics=topics))
+    return Reply(OffsetForLeaderEpochResponse(topics=topics), node.storage.lsn)
 
 
 def _one(topic: str, context: RequestContext, node: Node, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
