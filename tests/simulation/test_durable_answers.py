@@ -296,23 +296,24 @@ def test_a_high_watermark_ahead_of_the_disk_is_found(monkeypatch: pytest.MonkeyP
 
 
 #: Why the other answers are not looked at there.
-_METADATA = "topics, settings, rights and features, which SQLite has made durable before they are told"
+_METADATA = "topics, settings and features, which SQLite has made durable before they are told"
+_NONE = "nothing: there are none"
 _INDEPENDENT = {
     "AlterConfigs": _METADATA,
     "ApiVersions": _METADATA,
-    "CreateAcls": _METADATA,
+    "CreateAcls": _NONE,
     "CreatePartitions": _METADATA,
     "CreateTopics": _METADATA,
-    "DeleteAcls": _METADATA,
+    "DeleteAcls": _NONE,
     "DeleteTopics": _METADATA,
-    "DescribeAcls": _METADATA,
-    "DescribeClientQuotas": "nothing: there are none",
+    "DescribeAcls": _NONE,
+    "DescribeClientQuotas": _NONE,
     "DescribeCluster": "the node itself",
     "DescribeConfigs": _METADATA,
     "DescribeTopicPartitions": _METADATA,
     "FindCoordinator": "the node itself",
     "IncrementalAlterConfigs": _METADATA,
-    "ListPartitionReassignments": "nothing: there are none",
+    "ListPartitionReassignments": _NONE,
     "Metadata": _METADATA,
     "OffsetForLeaderEpoch": "ends of epochs, for which no workload asks",
     "UpdateFeatures": _METADATA,

@@ -49,5 +49,5 @@ class Leaving:
 
     async def _last_commits(self) -> None:
         await self._commits.settled()
-        if self._commits.is_automatic and self._assignment.is_started:
+        if self._commits.is_automatic:
             await self._commits.commit_done()

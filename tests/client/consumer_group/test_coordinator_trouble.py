@@ -338,3 +338,27 @@ def test_who_polls_while_its_member_says_goodbye_is_told_that_its_partitions_are
             assert notes.told == [("assigned", [0, 1, 2, 3]), ("lost", [0, 1, 2, 3])]
 
     play(scenario)
+
+
+def test_what_a_heartbeat_gave_whose_answers_were_all_lost_is_given_to_the_next_one() -> None:
+    """The coordinator gives it again to who says everything, and to nobody else; the epoch is the same."""
+
+    async def scenario(group: Coordinator) -> None:
+        begun: list[float] = []
+
+        def losing(node: int, request: Any) -> Any:
+            answer, now = group.answer(node, request), asyncio.get_running_loop().time()
+            if not isinstance(request, ConsumerGroupHeartbeatRequest):
+                return answer
+            begun.append(now)
+            return SILENT if now < begun[0] + 5.5 else answer
+
+        group.target = lambda _: PARTITIONS[:2]
+        async with group.member(max_block_ms=5000) as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS[:2])
+            group.nodes.answer = losing
+            group.target = lambda _: PARTITIONS
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            assert group.only.epoch == 1, "it did not lose its place"
+
+    play(scenario)
