@@ -107,3 +107,20 @@ def test_of_two_names_that_differ_in_dots_only_one_is_made_even_at_once() -> Non
         await node.end()
 
     run(main())
+
+
+def test_growths_at_once_come_one_after_the_other() -> None:
+    """The second counts from what the first has made: the same partitions are not made twice."""
+
+    async def main() -> None:
+        node = Node(1, steps=1)
+        await node.create("t")
+        topic = node.topics.by_name["t"]
+        works = [node.topics.add_partitions(topic, PARTITIONS + more, node.slices) for more in (2, 1, 3)]
+        first, refused, last = await asyncio.gather(*works, return_exceptions=True)
+        assert (first, last) == (None, None)
+        assert isinstance(refused, TopicRefused) and refused.error is ErrorCode.INVALID_PARTITIONS
+        assert counts(node) == {"t": PARTITIONS + 3}
+        await node.end()
+
+    run(main())

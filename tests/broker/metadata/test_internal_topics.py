@@ -65,6 +65,16 @@ def test_the_first_question_for_a_coordinator_makes_them(client: Client, name: s
     assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (ErrorCode.NONE, True, 5)
 
 
+def test_each_has_as_many_partitions_as_its_own_setting_says(tmp_path: Path) -> None:
+    counts = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 3}
+    with running_broker(data=tmp_path, settings=SETTINGS | counts) as broker:
+        client = Client(broker)
+        for name, key_type, count in ((CONSUMER_OFFSETS, 0, 2), (TRANSACTION_STATE, 1, 3)):
+            find_coordinator(client, "anybody", key_type)
+            assert len(described(client, name, create=False).partitions) == count
+        client.close()
+
+
 def test_asking_for_one_by_name_makes_it_as_the_coordinator_needs_it(client: Client) -> None:
     """With num.partitions of them most groups and transactional ids would live nowhere."""
     for name in INTERNAL:
