@@ -67,7 +67,7 @@ def test_the_first_question_for_a_coordinator_makes_them(client: Client, name: s
 
 def test_each_has_as_many_partitions_as_its_own_setting_says(tmp_path: Path) -> None:
     counts = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 3}
-    with running_broker(data=tmp_path, settings=SETTINGS | counts) as broker:
+    with running_broker(data=tmp_path, settings={**SETTINGS, **counts}) as broker:
         client = Client(broker)
         for name, key_type, count in ((CONSUMER_OFFSETS, 0, 2), (TRANSACTION_STATE, 1, 3)):
             find_coordinator(client, "anybody", key_type)
