@@ -43,7 +43,8 @@ def of_a_broker(*added: tuple[str, ProducerIdAndEpoch, str]) -> AddPartitionsToT
     return AddPartitionsToTxnRequest(transactions=transactions)
 
 
-def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def noted_lsns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What each answer from now on depends on."""
     lsns: list[int] = []
     put = Outgoing.put
 
@@ -51,6 +52,11 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
         lsns.append(lsn)
         return put(outgoing, data, slot, lsn, durable)
 
+    monkeypatch.setattr(Outgoing, "put", noted)
+    return lsns
+
+
+def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     find_group(client)
     topic, storage = new_topic(client), client.broker.node.storage
     pair, other, hanging = init(client, "t"), init(client, "other"), init(client, "hanging")
@@ -92,7 +98,7 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
         "DeleteGroups": lambda: client.ask(DeleteGroupsRequest(groups_names=["h"])),
         "DeleteRecords": lambda: client.ask(DeleteRecordsRequest(topics=[gone], timeout_ms=1000)),
     }
-    monkeypatch.setattr(Outgoing, "put", noted)
+    lsns = noted_lsns(monkeypatch)
     for name, write in writes.items():
         written = on_the_loop(client.broker, lambda: storage.lsn)
         lsns.clear()
@@ -103,15 +109,8 @@ def test_every_answer_depends_on_what_its_request_wrote(client: Any, monkeypatch
 
 def test_the_end_of_an_epoch_is_told_when_it_is_durable(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of the newest epoch is that of the log, which may be ahead of the disk."""
-    lsns: list[int] = []
-    put = Outgoing.put
-
-    def noted(outgoing: Outgoing, data: bytes, slot: Any, lsn: Lsn, durable: Lsn) -> bool:
-        lsns.append(lsn)
-        return put(outgoing, data, slot, lsn, durable)
-
     topic = new_topic(client)
-    monkeypatch.setattr(Outgoing, "put", noted)
+    lsns = noted_lsns(monkeypatch)
     produce(client, topic, batch("x"))
     epoch = OffsetForLeaderPartition(partition=0, leader_epoch=0)
     client.ask(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[epoch])]))

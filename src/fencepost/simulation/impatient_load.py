@@ -25,6 +25,7 @@ from fencepost.simulation.workload import (
     commit_at_last,
     drawn,
     gave_up,
+    goes_together,
     producer_of,
     send,
     send_together,
@@ -163,7 +164,7 @@ class _Impatient:
 
     async def _write(self, producer: Producer, tag: str, planned: Transaction) -> None:
         records = self._outcomes.unknown[tag]
-        if self._load.together and self._world.chance(f"{tag}/together").random() < self._load.together:
+        if goes_together(self._world, tag, self._load):
             for each in sent_together(tag, planned, self._load.shape):
                 records += each[: await self._together(producer, each)]
         else:

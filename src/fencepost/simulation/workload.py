@@ -99,6 +99,11 @@ async def send(producer: Producer, sent: Sent, shape: Shape) -> asyncio.Future[R
     return await producer.send(sent.topic, sent.value.encode(), key=key, partition=sent.partition, headers=headers)
 
 
+def goes_together(world: Surroundings, tag: str, load: Load) -> bool:
+    """Whether the records of this transaction are handed over so."""
+    return bool(load.together) and world.chance(f"{tag}/together").random() < load.together
+
+
 def sent_together(tag: str, planned: Transaction, shape: Shape) -> list[list[Sent]]:
     """The records of a transaction, those that one call takes together: of one partition, and without headers."""
     sent = [Sent(topic, partition, f"{tag}-{n}") for n, (topic, partition, _) in enumerate(planned.records)]
@@ -317,7 +322,7 @@ async def _transaction(
     records: list[Sent] = []
     outcomes.unknown[tag] = records
     await producer.begin_transaction()
-    if load.together and world.chance(f"{tag}/together").random() < load.together:
+    if goes_together(world, tag, load):
         for each in sent_together(tag, planned, load.shape):
             records += each
             await send_together(producer, each, load.shape)
