@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import warnings
 from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
+from tests.client.forgetting import what_is_said_of_clients_that_go
 from tests.client.test_in_flight import Brokers, Faults, Partition, play, send
 from tests.client.test_producer import producer, simulate
 
@@ -176,10 +175,8 @@ def test_a_closed_producer_begins_nothing_anew(call: str) -> None:
         with suppress(ClosedError):
             await getattr(writer, call)()
         assert asyncio.all_tasks() <= before
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
+        with what_is_said_of_clients_that_go() as said:
             del writer
-            gc.collect()
-        assert [str(each.message) for each in told if each.category is ResourceWarning] == []
+        assert said == []
 
     simulate(scenario)
