@@ -315,7 +315,6 @@ _INDEPENDENT = {
     "IncrementalAlterConfigs": _METADATA,
     "ListPartitionReassignments": _NONE,
     "Metadata": _METADATA,
-    "OffsetForLeaderEpoch": "ends of epochs, for which no workload asks",
     "UpdateFeatures": _METADATA,
 }
 

@@ -34,6 +34,7 @@ from fencepost.protocol.messages import (
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
     ProduceRequest,
     SyncGroupRequest,
     TxnOffsetCommitRequest,
@@ -52,6 +53,7 @@ from fencepost.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from fencepost.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
@@ -221,6 +223,11 @@ class Asker:
             topics=[FetchTopic(topic=TOPIC, partitions=asked)],
         )
 
+    def epoch_ends(self) -> OffsetForLeaderEpochRequest:
+        epochs = [self._random.randrange(2) for _ in range(PARTITIONS)]
+        asked = [OffsetForLeaderPartition(partition=n, leader_epoch=epoch) for n, epoch in enumerate(epochs)]
+        return OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic=TOPIC, partitions=asked)])
+
     def commit_in_transaction(self) -> TxnOffsetCommitRequest:
         name = self._id()
         producer_id, epoch = self._producer(name)
@@ -342,6 +349,7 @@ REQUESTS: Final[tuple[Callable[[Asker], Any], ...]] = (
     Asker.end,
     Asker.produce,
     Asker.fetch,
+    Asker.epoch_ends,
     Asker.commit_in_transaction,
     Asker.commit,
     Asker.fetch_offsets,

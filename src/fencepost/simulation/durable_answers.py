@@ -222,6 +222,11 @@ def _described_producers(request: Any, response: Any, node: Node) -> Iterator[Ke
         yield from ((topic.name, index) for index in topic.partition_indexes)
 
 
+def _ended(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
+    for topic in response.topics:
+        yield from ((topic.topic, partition.partition) for partition in topic.partitions if not partition.error_code)
+
+
 def _measured(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
     for topic in response.results[0].topics:
         yield from ((topic.name, partition.partition_index) for partition in topic.partitions)
@@ -240,6 +245,7 @@ SUBJECTS: Final[Mapping[int, Subjects]] = {
     16: _listed_groups,
     21: _deleted,
     22: _one_id,
+    23: _ended,
     24: _added_ids,
     25: _added_offsets,
     26: _one_id,

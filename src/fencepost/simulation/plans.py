@@ -284,12 +284,14 @@ def _changes(given: Circumstances) -> dict[str, Sequence[str]]:
 
 
 def _troubles(chance: Random, seed: int, *, groups: bool, askers: int) -> list[Trouble]:
-    later = (Trouble.READS_ARE_WRONG, Trouble.SETTINGS_CHANGE)
+    later = (Trouble.READS_ARE_WRONG, Trouble.SETTINGS_CHANGE, Trouble.HANGING_LOOKED_FOR)
     drawn: list[Trouble] = [kind for kind in Trouble if kind not in later and chance.random() < 0.2]
     if Random(f"{seed}/wrong reads").random() < 0.2:
         drawn.append(Trouble.READS_ARE_WRONG)
     if Random(f"{seed}/settings change").random() < 0.3:
         drawn.append(Trouble.SETTINGS_CHANGE)
+    if Random(f"{seed}/hanging").random() < 0.2:
+        drawn.append(Trouble.HANGING_LOOKED_FOR)
     if not groups:
         drawn = [kind for kind in drawn if kind is not Trouble.TOPIC_GROWS]
     if not (groups or askers):

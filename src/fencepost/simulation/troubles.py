@@ -14,6 +14,7 @@ from fencepost.simulation.crashes import finalize
 from fencepost.simulation.disk import PowerCut
 from fencepost.simulation.disk_faults import Wrong
 from fencepost.simulation.faulty_runs import move_coordinator
+from fencepost.simulation.hanging_transactions import look_for_what_hangs
 from fencepost.simulation.world import PORT, Client, World
 
 HOUR_MS: Final = 3_600_000
@@ -42,6 +43,7 @@ class Trouble(Enum):
     TOPIC_GROWS = "a topic gets partitions"
     RECORDS_DELETED = "records are deleted"
     SETTINGS_CHANGE = "settings of a topic change"
+    HANGING_LOOKED_FOR = "somebody looks for transactions that hang"
 
 
 #: Trouble that the election of a coordinator is not remembered over.
@@ -248,6 +250,10 @@ async def _settings_change(scene: Scene, chance: Random) -> None:
     await scene.settings.change(chance)
 
 
+async def _hanging_looked_for(scene: Scene, chance: Random) -> None:
+    await look_for_what_hangs(scene.world, chance)
+
+
 TROUBLES: Final[Mapping[Trouble, Callable[[Scene, Random], Coroutine[Any, Any, None]]]] = {
     Trouble.KILLED: _killed,
     Trouble.POWER_LOST: _power_lost,
@@ -269,4 +275,5 @@ TROUBLES: Final[Mapping[Trouble, Callable[[Scene, Random], Coroutine[Any, Any, N
     Trouble.TOPIC_GROWS: _topic_grows,
     Trouble.RECORDS_DELETED: _records_deleted,
     Trouble.SETTINGS_CHANGE: _settings_change,
+    Trouble.HANGING_LOOKED_FOR: _hanging_looked_for,
 }

@@ -200,7 +200,7 @@ class World:
             markers=self.faulty_calls.markers if self.faulty_calls else lambda local: local,
             registrar=self.faulty_calls.registrar if self.faulty_calls else lambda local: local,
             **watched(
-                self._violated,
+                self.violated,
                 self._log,
                 None if self.recorder is None else self.recorder.appended,
                 self.removals,
@@ -227,7 +227,8 @@ class World:
         await asyncio.sleep(self.random.uniform(0, 0.02))
         await self.start()
 
-    def _violated(self, what: str) -> None:
+    def violated(self, what: str) -> None:
+        """Something was seen that may never be: the run ends."""
         self.note(f"VIOLATION {what}")
         self.violations.append(f"{self.loop.time():.6f} {what}")
         self.broken.set()
