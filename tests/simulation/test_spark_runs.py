@@ -12,6 +12,8 @@ from tests.simulation.narrow_worlds import applications
 from tests.simulation.spark_bugs import BUGS
 
 from fencepost.simulation.drawn_runs import Report, carry_out
+from fencepost.simulation.plans import plan_of
+from fencepost.simulation.troubles import Trouble
 
 SEEDS: Final = 13
 #: Level of transaction.version at the start, and how often it is changed.
@@ -41,6 +43,15 @@ kept = lru_cache(report)
 @pytest.mark.parametrize(("seed", "levels"), [*RUNS, *RARE])
 def test_no_promise_is_broken(seed: int, levels: str) -> None:
     assert kept(seed, levels).faults == []
+
+
+def test_an_intruder_who_looks_while_the_last_marker_is_on_its_way_takes_over() -> None:
+    """Who was there before is fenced, and that is no surprise."""
+    plan = plan_of(3381, 2)
+    troubles = [Trouble.HANGING_LOOKED_FOR, *plan.circumstances.troubles, *[Trouble.HANGING_LOOKED_FOR] * 3]
+    found = carry_out(plan._replace(circumstances=plan.circumstances._replace(troubles=troubles)))
+    assert found.faults == []
+    assert any("driver b0 is fenced" in line for line in found.history)
 
 
 #: What befalls drivers and attempts, as the histories say it.

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, ProducerFencedError
+from fencepost.protocol.types import NO_PRODUCER
 from fencepost.simulation.micro_batches import (
     BEGINNING,
     TARGETS,
@@ -251,7 +252,10 @@ class Application:
     def _may_take_over(self, life: Life) -> None:
         self._starts += 1
         life.starts_seen = self._starts
-        life.had_company = any(other is not life and not other.is_over for other in self._lives)
+        life.had_company = self._has_company(life)
+
+    def _has_company(self, life: Life) -> bool:
+        return any(other is not life and not other.is_over for other in self._lives)
 
     async def _batch(self, life: Life, driver: Driver) -> bool:
         """Write the next micro-batch; whether to go on with this driver."""
@@ -288,7 +292,7 @@ class Application:
             return True
         except ProducerFencedError:
             self._world.note(f"driver {life.name} is fenced")
-            if not life.had_company and self._starts == life.starts_seen:
+            if not (life.had_company or self._starts != life.starts_seen or self._has_company(life)):
                 outcomes.surprises.append(f"driver {life.name}, whom nobody replaced, is told that it was")
             return False
         except (WriteFailed, ClientError) as error:
@@ -347,5 +351,8 @@ class Application:
             self._outcomes.surprises.append(f"driver {life.name} of another query is let in")
         except (WriteFailed, ClientError) as error:
             self._world.note(f"driver {life.name}: {type(error).__name__}: {error}")
+            if driver.producer_id_and_epoch != NO_PRODUCER or not isinstance(error, WriteFailed):
+                # What it is refused by was committed, and its marker on its way, when it looked: it has taken over.
+                self._starts += 1
         finally:
             await cluster.close()
