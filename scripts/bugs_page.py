@@ -1,4 +1,6 @@
-"""Write docs/reference/bugs.md: the bugs on purpose, and what finds them, from the last run of `find_bugs`.
+"""Write docs/reference/bugs.md, and a page for each room: the bugs on purpose, and what finds them.
+
+As the last run of `find_bugs` has it.
 
 python scripts/bugs_page.py
 """
@@ -7,7 +9,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,21 +62,48 @@ def found_by(found: dict[str, Any] | None) -> str:
     return f"`{path.removeprefix('tests/')}` {test.replace('_', ' ').removeprefix('test ')}".strip()
 
 
-def rows() -> Iterator[tuple[Cell, ...]]:
-    before = known()
+@cache
+def rows() -> dict[str, list[tuple[Cell, ...]]]:
+    """The bugs of each room: name, what goes wrong, the bug of Apache Kafka that it is like, and what finds it."""
+    before, rooms = known(), dict[str, list[tuple[Cell, ...]]]()
     for bug in BUGS.values():
         by = f"masked: {bug.masked}" if bug.masked else found_by(before.get(bug.name))
-        yield f"`{bug.name}`", _sentence(bug.what), bug.room, bug.upstream, by
+        rooms.setdefault(bug.room, []).append((f"`{bug.name}`", _sentence(bug.what), bug.upstream, by))
+    return dict(sorted(rooms.items()))
 
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:] + "."
 
 
+def _counts(made: Sequence[tuple[Cell, ...]]) -> tuple[int, int, int, int, int]:
+    """How many there are, are masked, were tried, are found, and are not."""
+    by = Counter(
+        "masked" if row[-1].startswith("masked") else row[-1] if row[-1] in {NOT_TRIED, NOT_FOUND} else "found"
+        for row in made
+    )
+    return len(made), by["masked"], by["found"] + by[NOT_FOUND], by["found"], by[NOT_FOUND]
+
+
+def of_a_room(room: str) -> str:
+    made = rows()[room]
+    count, _, _, found, _ = _counts(made)
+    return "\n".join(
+        [
+            f"# Bugs on purpose: {room}",
+            "",
+            f"Of {count} [bugs](../bugs.md) {found} are found.",
+            "",
+            *table(("bug", "what goes wrong", "like", "found by"), made),
+            "",
+        ]
+    )
+
+
 def page() -> str:
-    made = list(rows())
-    tried = [row for row in made if row[4] != NOT_TRIED and not str(row[4]).startswith("masked")]
-    missed = [row for row in tried if row[4] == NOT_FOUND]
+    counts = {room: _counts(made) for room, made in rows().items()}
+    together = [sum(column) for column in zip(*counts.values(), strict=True)]
+    linked = [(f"[{room}](bugs/{room}.md)", *map(str, numbers)) for room, numbers in counts.items()]
     planted = [*group_bugs.BUGS, *(name.replace("_", " ") for name in spark_bugs.BUGS)]
     return "\n".join(
         [
@@ -84,9 +115,7 @@ def page() -> str:
             "the first that failed is named. What is not found is work that is left. A bug is masked where something",
             "else in the code makes up for it.",
             "",
-            f"Of {len(made)} bugs {len(tried)} were tried, {len(tried) - len(missed)} are found, {len(missed)} not.",
-            "",
-            *table(("bug", "what goes wrong", "room", "like", "found by"), made),
+            *table(("room", "bugs", "masked", "tried", "found", "not found"), [*linked, ("all", *map(str, together))]),
             "",
             "## In the runs of groups and of Spark",
             "",
@@ -98,7 +127,10 @@ def page() -> str:
     )
 
 
-PAGES: Pages = {"reference/bugs.md": page}
+PAGES: Pages = {
+    "reference/bugs.md": page,
+    **{f"reference/bugs/{room}.md": partial(of_a_room, room) for room in sorted({bug.room for bug in BUGS.values()})},
+}
 
 if __name__ == "__main__":
     write(PAGES)

@@ -5,8 +5,8 @@
 First the tests of the file of its name and of others that have to do with its module are tried, which takes seconds,
 for all of them; then the seeds of the simulation where that has a part in it, and the tests of its room.  Whatever
 fails, or does not end, has to pass without the bug.  Writes tests/simulation/bugs_found.jsonl after each bug, of which
-docs/reference/bugs.md is made.  Without names those are looked for that were not found yet, so that it goes on where it
-was interrupted.
+docs/reference/bugs.md and a page for each room are made.  Without names those are looked for that were not found yet,
+so that it goes on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def main() -> None:
     unfound = [name for name, bug in BUGS.items() if not bug.masked and not before.get(name, {}).get("found")]
     names = sys.argv[1:] or unfound
     if unknown := sorted(set(names) - set(BUGS)):
-        raise SystemExit(f"there is no bug {', '.join(unknown)}: docs/reference/bugs.md has their names\n{__doc__}")
+        raise SystemExit(f"there is no bug {', '.join(unknown)}: docs/reference/bugs/ has their names\n{__doc__}")
     left: list[str] = []
     for name in names:
         near = find_near(name)
