@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import resource
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -230,6 +231,24 @@ def test_a_bomb_is_refused_before_it_takes_memory(compression: Compression) -> N
     with pytest.raises(ProtocolError, match="unfolds to more than"):
         decompress(compression, bomb, MEGABYTE)
     assert _peak_megabytes() - before < 64
+
+
+@pytest.mark.parametrize("compression", CODECS, ids=name_of)
+@pytest.mark.parametrize("damaged", [False, True], ids=["too large", "damaged"])
+def test_an_error_keeps_nothing_of_what_was_unfolded(compression: Compression, damaged: bool) -> None:
+    """An exception keeps the frames that it came through, as long as somebody keeps the exception."""
+    bomb = _bomb(compression, 8)
+    data, limit = (bomb[:-20], 16 * MEGABYTE) if damaged else (bomb, 7 * MEGABYTE)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        with pytest.raises(ProtocolError) as refused:
+            decompress(compression, data, limit)
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert isinstance(refused.value, TooLarge) is not damaged
+    assert kept < MEGABYTE
 
 
 def test_a_snappy_block_that_lies_about_its_size_is_refused_unread() -> None:

@@ -115,20 +115,29 @@ def _folding(compression: Compression) -> tuple[list[bytes], Callable[[bytes], b
 
 def decompress(compression: Compression, data: Buffer, limit: int = LARGEST_BATCH) -> bytes:
     """The data again.  Raises ProtocolError if it is damaged, TooLarge if it unfolds to more than `limit` bytes."""
+    refusal = ProtocolError
     try:
-        match compression:
-            case Compression.NONE:
-                return bytes(data)
-            case Compression.GZIP:
-                return _gunzip(memoryview(data), limit)
-            case Compression.SNAPPY:
-                return _unsnappy(bytes(data), limit)
-            case Compression.LZ4:
-                return _into(cramjam.lz4.decompress_into, bytes(data), limit)
-            case Compression.ZSTD:
-                return _into(cramjam.zstd.decompress_into, bytes(data), limit)
+        return _decompress(compression, data, limit)
+    except ProtocolError as error:
+        refusal, says = type(error), str(error)
     except (cramjam.DecompressionError, zlib.error, struct.error, ValueError, OSError, EOFError) as error:
-        raise ProtocolError(f"{compression.name.lower()} data is damaged: {error}") from None
+        says = f"{compression.name.lower()} data is damaged: {error}"
+    # A new one, raised out here: the other one refers to the frames that it came through, and to all they had unfolded.
+    raise refusal(says)
+
+
+def _decompress(compression: Compression, data: Buffer, limit: int) -> bytes:
+    match compression:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            return _gunzip(memoryview(data), limit)
+        case Compression.SNAPPY:
+            return _unsnappy(bytes(data), limit)
+        case Compression.LZ4:
+            return _into(cramjam.lz4.decompress_into, bytes(data), limit)
+        case Compression.ZSTD:
+            return _into(cramjam.zstd.decompress_into, bytes(data), limit)
 
 
 def check_start(compression: Compression, data: Buffer) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
 from tests.broker.wire import MEGABYTE, NOW, Client, batch, clients, ended, init, list_offset, new_topic, produce
 
 from fencepost.broker.apis.list_offsets import _while_it_is_there
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.compression import Compression, TooLarge
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
-from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
+from fencepost.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsTopic,
+)
 from fencepost.protocol.records import encode_batch
+from fencepost.protocol.steps import Steps, elsewhere
 
 client = clients()
 VERSIONS = range(1, 12)
@@ -204,6 +212,32 @@ def test_a_batch_that_unfolds_to_more_than_is_taken_now_is_told_of_by_its_header
     partition.settings = partition.settings.with_(max_message_bytes=MEGABYTE + 100_000)
     found = list_offset(client, topic, NOW + 1)
     assert (found.error_code, found.offset, found.timestamp) == (ErrorCode.NONE, 0, NOW + 2)
+
+
+def test_what_failed_in_another_thread_is_gone_with_the_answer() -> None:
+    """What it unfolded goes with it, as soon as nothing refers to it: no cycle keeps it for the garbage collector."""
+    partition: Any = SimpleNamespace(topic="t", index=0)
+    node: Any = SimpleNamespace(storage=SimpleNamespace(partition=lambda *_: partition))
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=NOW)
+
+    def search() -> Steps[ListOffsetsPartitionResponse]:
+        with suppress(TooLarge):
+            yield from elsewhere(lambda: None)
+        return ListOffsetsPartitionResponse(partition_index=0, error_code=ErrorCode.NONE, timestamp=NOW, offset=7)
+
+    steps = _while_it_is_there(search(), wanted, partition, node)
+    next(steps)
+    failure = TooLarge("more than is taken")
+    gone = ref(failure)
+    gc.disable()
+    try:
+        with pytest.raises(StopIteration) as done:
+            steps.throw(failure)
+        assert done.value.value.offset == 7
+        del steps, failure, done
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("made_again", [False, True])

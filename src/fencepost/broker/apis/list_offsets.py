@@ -125,6 +125,7 @@ def _while_it_is_there(
     steps: Steps[ListOffsetsPartitionResponse], wanted: ListOffsetsPartition, partition: Partition, node: Node
 ) -> Steps[ListOffsetsPartitionResponse]:
     """Its files are closed when a partition is deleted, which may be between two steps."""
+    failure = None
     try:
         pause = next(steps)
         while True:
@@ -138,6 +139,8 @@ def _while_it_is_there(
             pause = steps.send(result) if failure is None else steps.throw(failure)
     except StopIteration as done:
         return cast(ListOffsetsPartitionResponse, done.value)
+    finally:
+        failure = None  # it refers to this frame, and to what was unfolded where it comes from
 
 
 def _find(
