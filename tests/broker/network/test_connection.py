@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from weakref import ref
 
 import pytest
 from tests.broker.group_talk import alone, find_group, join_request
@@ -255,3 +258,32 @@ def test_idle_time_is_counted_from_when_a_client_took_more_of_its_answers(client
     for now in (1599.0, 1601.0):
         on_the_loop(client.broker, lambda now=now: connection.tidy(now, 600))  # type: ignore[misc]
     assert client.ask(HELLO).error_code == ErrorCode.NONE
+
+
+def _half_of_a_large_request(client: Client, topic: str) -> None:
+    client.send_bytes(client.frame(produce_request(client, topic, [batch("x" * MEGABYTE)]))[: MEGABYTE // 2])
+
+
+def _a_fetch_that_waits(client: Client, topic: str) -> None:
+    client.send(fetch_request(client, topic, min_bytes=1000, wait_ms=60_000))
+
+
+def _a_record(client: Client, topic: str) -> None:
+    assert produce(client, topic, batch("x")).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("did", [_half_of_a_large_request, _a_fetch_that_waits, _a_record])
+def test_a_connection_is_gone_with_its_client(client: Client, did: Callable[[Client, str], None]) -> None:
+    """And its buffers, without the garbage collector, which may not come for a day (`fencepost.cli.garbage`)."""
+    topic, before = new_topic(client), set(map(id, connections_of(client.broker)))
+    other = Client(client.broker)
+    assert other.ask(HELLO).error_code == ErrorCode.NONE
+    gone = [ref(each) for each in connections_of(client.broker) if id(each) not in before]
+    gc.disable()
+    try:
+        did(other, topic)
+        client.ask(HELLO)
+        other.close()
+        wait_until("nothing refers to it", lambda: [each() for each in gone] == [None])
+    finally:
+        gc.enable()

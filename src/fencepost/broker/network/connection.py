@@ -84,9 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._node.connections.pop(self, None)
         self._node.connection_quotas.closed(self._address)
-        self._memory.forget()
+        self._memory.end()
         self._node.shares.forget(self._my_turn)
-        self._release_request()
         self._node.disconnections.lost(self.peer)
         for task, goes_on in list(self.under_way.items()):
             if not goes_on:

@@ -134,6 +134,10 @@ class MemoryPool:
             first()
 
 
+def _nobody() -> None:
+    """Who is called back once nobody is."""
+
+
 class Reservation:
     """What one connection has of the memory for requests: as much as its buffer grew to for the frame at hand.
 
@@ -173,6 +177,16 @@ class Reservation:
     def forget(self) -> None:
         """Call nobody back any more."""
         self._pool.forget(self._resume)
+
+    def end(self) -> None:
+        """Give all of it back, for good.
+
+        `resume` is forgotten, for it refers to whoever has this: such a circle, and the buffer in it, would stay until
+        the garbage collector comes.
+        """
+        self.forget()
+        self.release()
+        self._resume = _nobody
 
     def is_kept_from_others(self, came: int) -> bool:
         """Whether nearly nothing came since this was asked last, while others wait.  `came`: bytes of the frame."""
