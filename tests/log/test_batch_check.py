@@ -243,6 +243,16 @@ def test_a_large_compressed_batch_begins_as_its_codec_does(compression: Compress
                 assert error in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD)
 
 
+@pytest.mark.parametrize("most", [1, 40], ids=["large", "small"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_lz4_whose_blocks_depend_on_each_other_is_refused(linked: bool, most: int) -> None:
+    """As by Apache Kafka: Java's reader takes none, so it would stop there for ever."""
+    packer = cramjam.lz4.Compressor(level=4, block_linked=linked)
+    packer.compress(encode_batch([(START, None, b"v", ())] * 40)[HEADER_SIZE:])
+    error = error_of(claiming(40, Compression.LZ4, bytes(packer.finish())), check_max_records=most)
+    assert error == (ErrorCode.UNKNOWN_SERVER_ERROR if linked else None)
+
+
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=5), st.integers(-9, 9))
 def test_the_header_names_the_largest_time(times: list[int], claimed: int) -> None:
     """As in Apache Kafka, which puts it right."""

@@ -85,8 +85,9 @@ def _check_batch(
     most = _looked_at_closely(header, settings, now)
     records: Buffer = memoryview(batch)[HEADER_SIZE:]
     try:
-        if compression and most < header.record_count:
+        if compression:
             check_start(Compression(compression), records)
+        if compression and most < header.record_count:
             return Checked(settings, header, None, header.max_timestamp)
         pace.left -= len(records) // SUMMED_IN_A_UNIT
         if compression:

@@ -56,6 +56,10 @@ _MAGICS: Final[Mapping[Compression, tuple[bytes, ...]]] = {
     Compression.ZSTD: (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + kind,)) + b"\x2a\x4d\x18" for kind in range(16))),
 }
 _LONGEST_MAGIC: Final = 4
+#: Of the fifth byte of an lz4 frame the bits that tell how it is to be read, and how they must be for Java's reader:
+#: version 1, blocks that do not depend on each other, no dictionary.
+_LZ4_BITS: Final = 0b1110_0011
+_LZ4_AS_JAVA_READS: Final = 0b0110_0000
 
 USUAL_LEVELS: Final = {Compression.GZIP: 6, Compression.LZ4: 4, Compression.ZSTD: 3}
 """How hard the codecs that have levels work, unless they are told."""
@@ -141,13 +145,15 @@ def _decompress(compression: Compression, data: Buffer, limit: int) -> bytes:
 
 
 def check_start(compression: Compression, data: Buffer) -> None:
-    """Raises ProtocolError if `data` does not begin as this codec's does.  Nothing is unfolded."""
+    """Raises ProtocolError if `data` does not begin as this codec's does, for every client.  Nothing is unfolded."""
     if compression is Compression.SNAPPY:
         begins = _begins_as_snappy(memoryview(data))
     else:
         begins = bytes(data[:_LONGEST_MAGIC]).startswith(_MAGICS[compression])
     if not begins:
         raise ProtocolError(f"{compression.name.lower()} data is damaged: it does not begin as such")
+    if compression is Compression.LZ4 and (len(data) < 5 or data[4] & _LZ4_BITS != _LZ4_AS_JAVA_READS):
+        raise ProtocolError("lz4 data has blocks that depend on each other, which Java clients do not read")
 
 
 def _begins_as_snappy(data: memoryview) -> bool:
