@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
+
+LONGEST_MESSAGE: Final = 8_000
+"""Letters of an error message, which have room in a string of any version whatever they are."""
 
 
 class ProtocolError(Exception):
@@ -206,3 +210,8 @@ class KafkaError(Exception):
         self.code: int = code if is_newer else known
         name = f"error {code}" if is_newer else known.name
         super().__init__(f"{name}: {message}" if message else name)
+
+
+def told(message: str) -> str:
+    """An error message as it is told to a client: a name in it may have 32,767 letters, so may a string in all."""
+    return message if len(message) <= LONGEST_MESSAGE else message[:LONGEST_MESSAGE] + "..."
