@@ -172,6 +172,27 @@ def test_a_node_that_is_told_to_stop_while_it_starts_is_not_told_again(tmp_path:
     assert to_recover(data) == 0
 
 
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("place", STARTING[:3])
+def test_a_long_start_that_is_told_to_stop_ends_soon_and_leaves_it_to_the_next_one(
+    tmp_path: Path, number: str, place: tuple[str, str]
+) -> None:
+    """What would take too long is long here at once."""
+    data = tmp_path / "data"
+    _leave_something_to_recover(data)
+    impatient = "import fencepost.log.interruption; fencepost.log.interruption.PATIENCE_SECONDS = 0\n"
+    code = impatient + SIGNALLED.format(times=2, signal=number, places=[place], data=str(data))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
+    assert done.stderr.endswith("nothing is lost, the next start begins again with what this one was at\n")
+    assert to_recover(data) > 0
+    with running_broker(data=data) as broker, Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        at = TopicPartition("t", 0)
+        consumer.assign([at])
+        consumer.seek_to_beginning([at])
+        assert next(iter(consumer)).value == b"kept"
+
+
 def _leave_something_to_recover(data: Path) -> None:
     """A directory as kill -9 leaves it, with a record that stands in the commit log."""
     with running_broker(data=data.with_name("running")) as broker:

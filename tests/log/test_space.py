@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.log.log_doubles import StoppedClock
 
 from fencepost.log.disk import DiskFull, Room
-from fencepost.log.space import NAME, Space, reserved
+from fencepost.log.space import AT_ONCE, NAME, Space, reserved
 
 MEBIBYTE = 1024 * 1024
 TOTAL = 64 * 1024 * MEBIBYTE
@@ -25,6 +26,8 @@ class SmallDisk:
     def __init__(self, free: int = TOTAL, files: int | None = MANY) -> None:
         self.free, self.files = free, files
         self.held = 0
+        self.taken = list[int]()
+        """How many bytes each allocation has added, or tried to add."""
 
     def room(self, path: Path) -> Room:
         assert path == Path("/data")
@@ -51,6 +54,7 @@ class SmallDisk:
         self.free, self.held = self.free + self.held - size, size
 
     def allocate(self, size: int) -> None:
+        self.taken.append(size - self.held)
         if size - self.held > self.free:
             raise DiskFull(errno.ENOSPC, "full")
         self.free, self.held = self.free - size + self.held, size
@@ -175,8 +179,52 @@ def test_the_reserve_grows_with_the_partitions_and_does_not_shrink() -> None:
     disk = SmallDisk()
     space = space_on(disk)
     for partitions, held in ((10, 10), (5000, 5000), (20, 5000)):
-        space.hold(partitions)
+        while space.hold(partitions):
+            pass
         assert (disk.held, space.is_whole) == (reserved(TOTAL, held), True)
+
+
+def test_a_growing_reserve_is_taken_in_steps_and_is_whole_after_each() -> None:
+    """A disk in memory writes zeros for all that is taken at once, and nobody else is served meanwhile."""
+    disk = SmallDisk()
+    space = space_on(disk)
+    space.hold(10)
+    disk.taken.clear()
+    while space.hold(5000):
+        assert space.is_whole
+        space.must_be_left()
+    assert sum(disk.taken) == reserved(TOTAL, 5000) - reserved(TOTAL, 10)
+    assert max(disk.taken) == AT_ONCE
+
+
+def test_a_large_reserve_that_was_let_go_is_taken_back_in_steps() -> None:
+    disk = SmallDisk()
+    space = space_on(disk)
+    space.hold(5000)
+    assert disk.taken == [reserved(TOTAL, 5000)], "a node that only starts serves nobody yet"
+    disk.free = 0
+    with pytest.raises(DiskFull):
+        space.attempt(lambda: disk.allocate(TOTAL))
+    assert disk.held == AT_ONCE
+    disk.taken.clear()
+    while not space.is_whole:
+        with pytest.raises(DiskFull) if disk.held + AT_ONCE < space.size else nullcontext():
+            space.must_be_left()
+    assert max(disk.taken) == AT_ONCE and disk.held == reserved(TOTAL, 5000)
+
+
+def test_a_reserve_for_which_there_is_no_room_is_not_tried_for() -> None:
+    """Every producer who is refused asks for it, and a disk in memory first fills all that is free, to give it back."""
+    disk = SmallDisk()
+    space = space_on(disk)
+    space.hold(10)
+    disk.truncate(0)
+    space.is_whole, disk.free = False, space.size - 1
+    disk.taken.clear()
+    for _ in range(3):
+        with pytest.raises(DiskFull):
+            space.must_be_left()
+    assert (disk.taken, disk.held) == ([], 0)
 
 
 def test_what_the_reserve_lacks_is_taken_when_it_is_there() -> None:

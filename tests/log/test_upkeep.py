@@ -41,8 +41,10 @@ class Storage:
         self._partitions = partitions
         self.gone: set[int] = set()
         self.told: list[object] = []
+        self.lacking = 0
+        """Steps that the reserve needs besides the next one."""
         self.space = SimpleNamespace(
-            hold=lambda count: self.told.append(("hold", count)),
+            hold=self.hold,
             watch=lambda: self.told.append("watch"),
             is_short=is_short,
             size=99,
@@ -52,6 +54,11 @@ class Storage:
         self.found: list[str] | OSError = ["00000000000000000001.log", "starts"]
         self.disk = SimpleNamespace(list=self.look_into)
         self.fail = lambda failure: self.told.append(("fail", str(failure)))
+
+    def hold(self, count: int) -> bool:
+        self.told.append(("hold", count))
+        self.lacking -= 1
+        return self.lacking >= 0
 
     def look_into(self, directory: Path) -> list[str]:
         assert directory == Path("/data/commit-log")
@@ -99,6 +106,17 @@ def test_a_disk_that_is_short_of_space_is_freed_of_all_that_can_go(is_short: boo
     at_once(watch_space(storage, NOW))
     freed = ["hurry", ("checkpoint",), ("checkpoint", 99)] if is_short else []
     assert storage.told == [("hold", 2), "watch", *freed]
+
+
+def test_others_are_served_between_the_steps_in_which_the_reserve_is_taken() -> None:
+    storage = storage_of(False)
+    storage.lacking = 2
+    work = watch_space(storage, NOW)
+    for steps in (1, 2):
+        next(work)
+        assert storage.told == [("hold", 1)] * steps
+    at_once(work)
+    assert storage.told == [*[("hold", 1)] * 3, "watch"]
 
 
 @pytest.mark.parametrize(

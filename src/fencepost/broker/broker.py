@@ -24,6 +24,7 @@ from fencepost.log.commit_log import StorageFailed
 from fencepost.log.data_directory import check_free
 from fencepost.log.descriptors import for_files, limit
 from fencepost.log.disk import Disk, LocalDisk
+from fencepost.log.interruption import Interruption
 from fencepost.log.storage import Storage
 from fencepost.node_log import get_logger
 from fencepost.protocol.types import TRANSACTION_STATE, ProducerIdAndEpoch, TopicPartition
@@ -54,6 +55,7 @@ class Broker:
     take back.  `open_files`: descriptors that storage may hold; by default half of what the process may have.
     `recover_from_segments`: start with a damaged commit log, keeping what the segment files hold.
     `rebuild_metadata`: make a lost metadata.sqlite again from the partitions.
+    `told_to_stop`: asked while a start recovers, which ends it soon; besides, it is cancelled.
     `authorizer`: who may do what; by default everybody everything.  `failed`: called when a sync of the disk fails.
     `markers` and `registrar` put something between the coordinators and the leaders of the node; `storage` and
     `connection` are what makes the log and each connection, for those who want to watch them.
@@ -80,13 +82,14 @@ class Broker:
         open_files: int | None = None,
         recover_from_segments: bool = False,
         rebuild_metadata: bool = False,
+        told_to_stop: Callable[[], bool] = lambda: False,
         storage: Callable[..., Storage] = Storage,
         connection: Callable[[Node], Connection] = Connection,
     ) -> None:
         self.settings = Settings(settings)
         runtime = runtime or Runtime.real()
         self._listens_on = Endpoint.of(listen)
-        slices = Slices()
+        slices, self.interruption = Slices(), Interruption(told_to_stop)
         self._parts = Parts(
             path=Path(data),
             settings=self.settings,
@@ -103,6 +106,7 @@ class Broker:
                 open_files=for_files(limit()) if open_files is None else open_files,
                 recover_from_segments=recover_from_segments,
                 slices=slices,
+                interruption=self.interruption,
             ),
             slices=slices,
             open_metadata=metadata,
@@ -144,7 +148,8 @@ class Broker:
 
         Nothing is written before the address is had.  Whoever connects until all is recovered is refused.
         Answers begin before this returns: while the journals are read, COORDINATOR_LOAD_IN_PROGRESS is one of them.
-        One that is cancelled ends as `stop` does: what was recovered until then, no start need recover again.
+        One that is cancelled ends as `stop` does: what was recovered until then, no start need recover again.  Where
+        its `interruption` has cut it off it ends as `crash` does.
         """
         assert self.failed is None, "a broker is started once; make another one"
         self.failed = asyncio.get_running_loop().create_future()

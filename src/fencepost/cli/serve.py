@@ -136,6 +136,7 @@ def run(options: argparse.Namespace) -> int:
             flush=options.flush,
             recover_from_segments=options.recover_from_segments,
             rebuild_metadata=options.rebuild_metadata,
+            told_to_stop=signals.have_come,
         )
     except BadSetting as bad:
         told = _with_option(str(bad))
@@ -249,7 +250,8 @@ async def _run(
     try:
         await starting
     except asyncio.CancelledError:
-        logger.warning("told to stop before it was ready: nothing is lost, nor begun again by the next start")
+        begins = "begins again with what this one was at" if broker.interruption.has_cut_off else "begins nothing again"
+        logger.warning("told to stop before it was ready: nothing is lost, the next start %s", begins)
         return _exit_code(broker, options.data)
     except DirectoryUnusable as unusable:
         raise Refused(str(unusable)) from None

@@ -29,6 +29,10 @@ class StopSignals:
         if self._has_come:
             self._loop.call_soon(self._act)
 
+    def have_come(self) -> bool:
+        """Whether one has."""
+        return self._has_come
+
     def ignore(self) -> None:
         """When all is done: the interpreter lets go of its handlers a moment before the process has ended."""
         for number in STOP:

@@ -20,6 +20,7 @@ from threading import RLock
 from typing import TypeVar
 
 from fencepost.log.disk import Disk, File, NoDescriptors, Room, SyncDone
+from fencepost.log.interruption import Interruption
 from fencepost.protocol.types import Buffer
 
 T = TypeVar("T")
@@ -78,6 +79,8 @@ class _File:
             self.pins.pop()
 
     def pread(self, count: int, at: int) -> bytes:
+        if self._all.interruption is not None:
+            self._all.interruption.check()
         self.pins.append(None)
         try:
             self.used = True
@@ -131,11 +134,13 @@ class _File:
 class OpenFiles:
     """A `Disk` over another one that closes the descriptors of files that were not used lately.
 
-    `limit`: descriptors that it may hold; more only while more are in use at one moment.
+    `limit`: descriptors that it may hold; more only while more are in use at one moment.  `interruption`: looked at
+    before each read, as long as there is one.
     """
 
-    def __init__(self, disk: Disk, limit: int = USUAL) -> None:
+    def __init__(self, disk: Disk, limit: int = USUAL, interruption: Interruption | None = None) -> None:
         self._disk = disk
+        self.interruption = interruption
         self._limit = limit
         self._lock = RLock()
         """For what is below, and for opening and giving up descriptors."""
@@ -153,6 +158,8 @@ class OpenFiles:
         return self._opened(str(path), "", lambda: self._disk.open_directory(path))
 
     def _opened(self, directory: str, name: str, opening: Callable[[], File]) -> File:
+        if self.interruption is not None:
+            self.interruption.check()
         with self._lock:
             file = self._with_room(opening)
             place = self._directories.get(directory)

@@ -24,6 +24,8 @@ _MEBIBYTE: Final = 1024 * 1024
 _USUAL: Final = 4 * _MEBIBYTE
 _CHECKPOINT_PER_PARTITION: Final = 20 * 1024
 """Three indexes and two files about its producers, each in a block of its own."""
+AT_ONCE: Final = 16 * _MEBIBYTE
+"""More of the reserve is not taken in one step while the node serves: a disk in memory writes zeros for all of it."""
 _LITTLE: Final = 1024 * _MEBIBYTE
 """Less than this is worth a warning, on a disk of which it is less than a tenth."""
 _BETWEEN_WARNINGS_MS: Final = 600_000
@@ -87,14 +89,18 @@ class Space:
         finally:
             file.close()
 
-    def hold(self, partitions: int) -> None:
-        """When the node has started, and later: take the reserve, as far as there is one to take."""
-        room = self.room()
+    def hold(self, partitions: int) -> bool:
+        """When the node has started: take the reserve, as far as there is one to take.
+
+        Later: take some of what it lacks; whether there may be more to take in a next step.
+        """
+        room, begins = self.room(), self._file is None
         self._let_go = 0
         size = 0 if room is None else reserved(room.total, partitions)
-        if size > self.size:
-            self.size, self.is_whole = size, False
-            self.refill()
+        if size > self.size and self.is_whole:
+            self.size, self.is_whole = size if begins else min(size, self.size + AT_ONCE), False
+        had_some = self._take(self.size if begins else AT_ONCE)
+        return had_some and (self.size < size or not self.is_whole)
 
     def close(self) -> None:
         """The reserve stays on the disk for the next start, with all that can be had back of what it let go.
@@ -103,22 +109,31 @@ class Space:
         """
         if self._let_go:
             self.size, self.is_whole, self._let_go = self._let_go, False, 0
-        self.refill()
+        self._take(self.size)
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def refill(self) -> bool:
-        """Try to have all of the reserve again; whether it is there."""
-        if not self.is_whole:
-            try:
-                if self._file is None:
-                    self._file = self._disk.open(self._path)
-                self._file.allocate(self.size)
-                self.is_whole = True
-            except OSError:
-                pass
+        """Try to have some more of the reserve again; whether all of it is there."""
+        self._take(AT_ONCE)
         return self.is_whole
+
+    def _take(self, most: int) -> bool:
+        """Take so much of what is lacking, if there is room for all that is; whether it was had, or nothing lacks."""
+        if self.is_whole:
+            return True
+        try:
+            if self._file is None:
+                self._file = self._disk.open(self._path)
+            held, room = self._file.size(), self.room()
+            if room is not None and room.free < self.size - held:
+                return False  # the disk would find out only when it has filled all that is free, and gives it back
+            self._file.allocate(min(self.size, held + most))
+        except OSError:
+            return False
+        self.is_whole = held + most >= self.size
+        return True
 
     def attempt(self, action: Callable[[], T]) -> T:
         """Do what must be possible on a full disk: if need be a second time, with the reserve.

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from fencepost.log import data_directory, deletion, opening
 from fencepost.log.checkpoint import write_down
@@ -21,6 +20,7 @@ from fencepost.log.commit_log_entries import NamedFile
 from fencepost.log.commit_log_files import CommitLogDamaged
 from fencepost.log.data_directory import DeletedTopic, DirectoryUnusable
 from fencepost.log.disk import Disk, NothingLeft
+from fencepost.log.interruption import Interruption
 from fencepost.log.offline import OfflinePartition
 from fencepost.log.open_files import USUAL, OpenFiles
 from fencepost.log.opening import Aside
@@ -39,14 +39,14 @@ logger = get_logger(__name__)
 
 __all__ = ["DirectoryUnusable", "Storage"]
 
-_ADVANCED_AT_ONCE: Final = 200  # partitions whose high watermark follows a sync in one turn of the event loop
+_ADVANCED_AT_ONCE = 200  # partitions whose high watermark follows a sync in one turn of the event loop
 
 
 class Storage:
     """The partitions of a node: makes, finds, recovers and deletes them, and syncs what is appended.
 
     `failed` is called when a sync fails: whoever owns the process must end it then.
-    `open_files`: descriptors that it may hold.
+    `open_files`: descriptors that it may hold.  `interruption`: what may cut a start off, until it is done.
     `recover_from_segments`: where the commit log is damaged, go on with what the segments hold.
     `slices`: those that all long work of the node is done in.
     """
@@ -63,10 +63,11 @@ class Storage:
         open_files: int = USUAL,
         recover_from_segments: bool = False,
         slices: Slices | None = None,
+        interruption: Interruption | None = None,
     ) -> None:
         if flush not in ("durable", "os"):
             raise ValueError(f"flush is {flush!r}: it must be 'durable' or 'os'")
-        self.disk = self._disk = disk = OpenFiles(disk, open_files)
+        self.disk = self._disk = disk = OpenFiles(disk, open_files, interruption)
         self.path, self.settings = path, settings
         self.now: Callable[[], Milliseconds] = clock.now
         self.flush_to_os = flush == "os"
@@ -127,7 +128,6 @@ class Storage:
 
     def recover(self) -> bool:
         """Bring every segment to what was durable; whether records may be gone even so.  Raises DirectoryUnusable."""
-        self._replay = Replay()
         try:
             self._replay.read(self._disk, self._log, self._recover_from_segments)
         except CommitLogDamaged as damaged:
@@ -137,6 +137,7 @@ class Storage:
 
     def start(self) -> None:
         """After the partitions were opened: begin a generation of our own, and forget the older ones now or soon."""
+        self.disk.interruption = None
         self.space.attempt(partial(data_directory.mark, self._disk, self.path))
         in_use = {partition.directory.name for partition in self._partitions.values()}
         offline = {offline.directory.name for offline in self.offline.values()}
@@ -211,10 +212,8 @@ class Storage:
         known = self._partitions.get((topic, index)) or self.offline.get((topic, index))
         if known is not None:
             return known
-        directory = self.path / f"{topic}-{index}"
-        partition = Partition(
-            self, self._disk, directory, topic, index, topic_id, settings or self.settings, leader_epoch
-        )
+        directory, settings = self.path / f"{topic}-{index}", settings or self.settings
+        partition = Partition(self, self._disk, directory, topic, index, topic_id, settings, leader_epoch)
         try:
             opened = opening.open_partition(partition, self._replay, self._number, self.now())
         except OSError as error:

@@ -30,7 +30,9 @@ def watch_space(storage: Storage, now: Milliseconds) -> Work[None]:
     if is_gone(storage.disk, storage.path):
         storage.fail(StorageFailed(f"{storage.path} is gone"))
         return
-    storage.space.hold(sum(1 for _ in storage.partitions()))
+    partitions = sum(1 for _ in storage.partitions())
+    while storage.space.hold(partitions):
+        yield
     storage.space.watch()
     yield
     if storage.space.is_short:
