@@ -1,4 +1,4 @@
-"""A start that is told to stop: it goes on for a little, and what it was at when it is cut off is as a kill leaves it."""
+"""A start that is told to stop goes on for a little; where it is cut off, what it was at is as a kill leaves it."""
 
 from __future__ import annotations
 
