@@ -106,6 +106,31 @@ def test_a_mark_that_is_damaged_alone_takes_nothing_with_it() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("emptied", [False, True])
+def test_what_is_cut_because_the_log_ends_before_it_is_said(emptied: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A last page that the disk has emptied looks like a log that ends there."""
+
+    async def main() -> None:
+        node = Node()
+        append(node.partition, batch(tag="first"))
+        await node.settled()
+        file = generation_file(node)
+        first = len(file.pread(10_000, 0).rstrip(b"\0"))
+        for number in range(3):
+            append(node.partition, batch(tag=f"{number}"))
+            await node.settled()
+        written = node.partition.segments[-1].size
+        if emptied:
+            file.pwrite(bytes(len(file.pread(10_000, 0)) - first), first)
+        node.kill()
+        lost = written - node.partition.segments[-1].size
+        assert (lost > 0) is emptied
+        said = [f"cut {lost} bytes from segments that {LOG} does not know of; nobody was told"] * emptied
+        assert [text[: len(said[0])] for text in caplog.messages] == said
+
+    run(main())
+
+
 @pytest.mark.parametrize("rested", [False, True])
 def test_damage_to_the_last_sync_before_a_kill_is_told_from_a_torn_write_after_a_rest(rested: bool) -> None:
     async def main() -> None:

@@ -96,7 +96,8 @@ class Replay:
         self.read_alone: list[str] = []
         """Partitions with records that were opened without any commit log."""
         self._bytes: list[tuple[KnownFile, int, memoryview]] = []
-        self._oldest = True
+        self._oldest, self._torn, self._cut = True, False, 0
+        """Whether a torn write was told; bytes that segments had behind what the log knows."""
 
     def read(self, disk: Disk, log: CommitLog, from_segments: bool = False) -> None:
         """Read every generation, oldest first.  Raises StorageFailed for entries of a newer version.
@@ -146,6 +147,7 @@ class Replay:
             self.damaged = True
             logger.error("%s; going on with what the segments hold, as told", what)
         if found.ending is Ending.TORN:
+            self._torn = True
             count = found.torn_end - found.end
             logger.warning(
                 "the last write to the commit log is not whole and was left out; nobody was told that it is durable, "
@@ -238,6 +240,9 @@ class Replay:
                 path,
                 len(self.read_alone),
             )
+        if self._cut and not self._torn:
+            what = f"cut {self._cut} bytes from segments that {path} does not know of; nobody was told that they are"
+            logger.warning("%s durable, unless the disk has emptied the end of the log since", what)
 
     def apply(self, disk: Disk, root: Path) -> None:
         """Write every noted byte where it belongs and cut each segment to its known size.
@@ -282,6 +287,7 @@ class Replay:
                     file.pwrite(data, position)
                 is_cut = self.sizes_kept and not self.damaged and file.size() != known.size
                 if is_cut:
+                    self._cut += max(file.size() - known.size, 0)
                     file.truncate(known.size)
                 if anew or is_cut:
                     # Of the others everything was synced by the checkpoint that named them, or as an extent.

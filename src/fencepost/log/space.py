@@ -97,10 +97,11 @@ class Space:
         room, begins = self.room(), self._file is None
         self._let_go = 0
         size = 0 if room is None else reserved(room.total, partitions)
-        if size > self.size and self.is_whole:
+        grows = self.is_whole and size > self.size
+        if grows:
             self.size, self.is_whole = size if begins else min(size, self.size + AT_ONCE), False
         had_some = self._take(self.size if begins else AT_ONCE)
-        return had_some and (self.size < size or not self.is_whole)
+        return had_some and (not self.is_whole or (grows and self.size < size))
 
     def close(self) -> None:
         """The reserve stays on the disk for the next start, with all that can be had back of what it let go.
