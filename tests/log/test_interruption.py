@@ -12,6 +12,7 @@ from tests.log.log_doubles import ROOT, Node, append, append_transactional, batc
 
 from fencepost.log import interruption
 from fencepost.log.interruption import PATIENCE_SECONDS, Interruption
+from fencepost.log.open_files import OpenFiles
 from fencepost.log.storage import Storage
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -79,6 +80,23 @@ def test_a_start_that_is_cut_off_wherever_it_reads_leaves_everything_to_the_next
 
     run(main())
     assert cut_off > 20
+
+
+def test_a_start_is_cut_off_where_it_reads_a_file_that_is_long_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interruption, "PATIENCE_SECONDS", 0)
+
+    async def main() -> None:
+        told = False
+        disk = OpenFiles(SimulatedDisk(Random(1)), interruption=Interruption(lambda: told))
+        disk.make_directory(ROOT)
+        file = disk.open(ROOT / "file")
+        file.pwrite(b"content", 0)
+        assert file.pread(7, 0) == b"content"
+        told = True
+        with pytest.raises(asyncio.CancelledError):
+            file.pread(7, 0)
+
+    run(main())
 
 
 def after(looks: int) -> Callable[[], bool]:
