@@ -9,6 +9,7 @@ import pytest
 from tests.broker.wire import SETTINGS, Client
 
 from fencepost.broker import Broker
+from fencepost.broker.network.limits import NODE_REQUESTS, Reservation
 from fencepost.broker.node import Endpoint
 from fencepost.protocol.messages import DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest
 
@@ -54,5 +55,16 @@ def test_clients_are_told_what_is_advertised_by_every_request_that_names_a_broke
             told += [(each.host, each.port) for each in found.coordinators]
             assert told == [expected] * 3
             await asyncio.to_thread(client.close)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("setting", "least"), [(50_000_000, 50_000_000), (-1, NODE_REQUESTS)])
+def test_requests_take_together_what_queued_max_request_bytes_allows(tmp_path: Path, setting: int, least: int) -> None:
+    async def main() -> None:
+        async with Broker(data=tmp_path, settings={**SETTINGS, "queued.max.request.bytes": setting}) as broker:
+            first, second = (Reservation(broker.node.request_memory, lambda: None) for _ in range(2))
+            assert first.grow(least)
+            assert not second.grow(1)
 
     asyncio.run(main())

@@ -12,9 +12,10 @@ from tests.log.log_doubles import ROOT, START, Node, append, batch, bytes_of, ru
 from tests.seeds import seeds
 
 from fencepost.log import segment_indexes
+from fencepost.log.damage import FileDamaged
 from fencepost.log.partition import Partition, Refused
 from fencepost.log.segment import Segment
-from fencepost.log.segment_indexes import IndexesBeingMade, with_indexes, with_indexes_at_once
+from fencepost.log.segment_indexes import IndexesBeingMade, SegmentIndexes, with_indexes, with_indexes_at_once
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.steps import Pace, finish
 from fencepost.protocol.types import Isolation, Milliseconds, Offset
@@ -209,3 +210,36 @@ def test_those_who_keep_nobody_waiting_do_it_at_once() -> None:
         assert position is not None and next(segment.headers_from(position))[1].base_offset == 40
 
     run(main())
+
+
+@pytest.mark.parametrize("interval", [0, 200, 1000])
+def test_an_entry_is_made_every_so_many_bytes_and_no_more_often(interval: int) -> None:
+    indexes = SegmentIndexes(FaultyDisk(Random(1)), ROOT / f"{0:020d}.log", Offset(0), interval)
+    data = batch(1, size=50)
+    header, position = read_header(data), 0
+    for number in range(100):
+        indexes.note(header, Offset(number), position)
+        position += header.size
+    batches = interval // header.size + 1
+    assert indexes.offsets.count == 99 // batches
+
+
+def test_a_time_index_that_is_damaged_is_begun_again_and_no_write_fails_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It may have as few entries as one likes."""
+    indexes = SegmentIndexes(FaultyDisk(Random(1)), ROOT / f"{0:020d}.log", Offset(0), 0)
+    taken, failed = indexes.times.append, list[bool]()
+
+    def damaged(timestamp: Milliseconds, relative_offset: int) -> None:
+        if not failed:
+            failed.append(True)
+            raise FileDamaged(ROOT / "t", "is torn")
+        taken(timestamp, relative_offset)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexes.times, "append", damaged)
+        for number in range(3):
+            indexes.note(read_header(batch(timestamp=START + number)), Offset(number), 100 * number)
+    assert indexes.times.last() == (START + 2, 2)
+    assert len(caplog.messages) == 1 and caplog.messages[0].startswith("begun again: ")

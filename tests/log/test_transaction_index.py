@@ -8,10 +8,11 @@ from random import Random
 from struct import pack
 
 import pytest
-from tests.log.log_doubles import run, synced
+from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, end, run, synced
 
+from fencepost.log.reading import Fetched
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
-from fencepost.protocol.types import Offset, ProducerId
+from fencepost.protocol.types import Isolation, Offset, ProducerId
 from fencepost.simulation.disk import SimulatedDisk
 
 ENTRIES = [
@@ -83,5 +84,32 @@ def test_what_a_power_loss_leaves_behind_the_synced_entries_is_not_in_the_way() 
             index.cut(Offset(10 * trusted))
             assert index.entries == entries[:trusted], f"seed {seed}"
         assert left_something > 10, "a disk that keeps or loses everything shows nothing"
+
+    run(main())
+
+
+def test_an_index_that_is_left_without_its_segment_is_nothing_of_the_next_one_that_begins_there() -> None:
+    """A power loss may take a segment and leave what stands beside it."""
+
+    async def main() -> None:
+        node = Node()
+        append_transactional(node.partition, (7, 0, 0))
+        end(node.partition, 7, 0, False)
+        await node.settled()
+        node.restart()
+        directory, begins = ROOT / "t-0", node.partition.log_end_offset
+        for suffix in (".index", ".timeindex", ".txnindex"):
+            left = node.disk.open(directory / f"{begins:020d}{suffix}")
+            left.pwrite(index_of([AbortedTransaction(ProducerId(8), begins, Offset(begins + 1), begins)]).encode(), 0)
+            left.close()
+        node.restart()
+        names = node.disk.list(directory)
+        assert not [name for name in names if name.startswith(f"{begins:020d}.") and name.endswith("index")]
+        node.partition.roll()
+        append(node.partition, batch(2))
+        await node.settled()
+        fetched = node.partition.read(begins, 10_000, Isolation.READ_COMMITTED)
+        assert isinstance(fetched, Fetched)
+        assert fetched.aborted == []
 
     run(main())

@@ -107,3 +107,12 @@ def test_a_frame_may_be_as_long_as_the_longest_and_no_longer() -> None:
     for size in (7, 101):
         with pytest.raises(ProtocolError, match=f"a frame of {size} bytes announced: it must have 8 to 100"):
             feed(FrameBuffer(100), framed(bytes(size)))
+
+
+def test_between_two_frames_nothing_is_announced_and_no_memory_is_asked_for() -> None:
+    buffer = FrameBuffer(LARGEST)
+    large = framed(bytes(3 * SMALL))
+    assert feed(buffer, large[:-1]) == []
+    assert buffer.announced == len(large) and buffer.needed > SMALL
+    assert feed(buffer, large[-1:]) == [bytes(3 * SMALL)]
+    assert (buffer.announced, buffer.needed) == (0, 0)

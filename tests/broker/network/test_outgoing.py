@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import struct
+from typing import Any
 
 import pytest
 
@@ -61,3 +62,46 @@ def test_large_answers_of_a_connection_that_is_lost_take_no_memory_any_more() ->
     assert memory.used == 2 * LARGE_ANSWER + 3 and waiting.data is None
     out.clear()
     assert memory.used == 0
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_no_answer_leaves_before_what_it_depends_on_is_durable(behind: bool) -> None:
+    """Be nothing before it, or others."""
+    out = Outgoing(AnswerMemory(1 << 30))
+    if behind:
+        out.put(b"before", out.new_slot(1), Lsn(0), Lsn(4))
+    assert not out.put(b"answer", None, Lsn(5), Lsn(4))
+    out.take_ready(4)
+    assert out.unsent == len(b"before") * behind
+    out.take_ready(5)
+    assert out.unsent == len(b"before") * behind + len(b"answer")
+
+
+class Full:
+    """A transport that takes so many pieces, then says that it takes no more."""
+
+    def __init__(self, out: Outgoing, pieces: int) -> None:
+        self._out, self._pieces = out, pieces
+        self.taken: list[bytes] = []
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> None:
+        self.taken.append(bytes(data))
+        if len(self.taken) == self._pieces:
+            self._out.is_writable = False
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_where_the_connection_ends_all_that_was_ready_is_handed_over(pieces: int) -> None:
+    """Large answers and small ones, whether the transport takes them now or keeps them."""
+    out = Outgoing(AnswerMemory(1 << 30))
+    answers = [bytes([number]) * size for number, size in enumerate((5 * PIECE, 7, 3 * PIECE, PIECE))]
+    for answer in answers:
+        out.put(answer, None, Lsn(0), Lsn(0))
+    transport: Any = Full(out, pieces)
+    out.send(transport)
+    assert len(transport.taken) == pieces
+    out.send_all(transport)
+    assert b"".join(transport.taken) == b"".join(answers)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fencepost.broker.network.refusals import ADVICE, report
+from fencepost.broker.network.refusals import ADVICE, MOST_READ, report
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import TxnOffsetCommitRequest
+from fencepost.protocol.messages import AddPartitionsToTxnRequest, TxnOffsetCommitRequest
 
 LOGGER = "fencepost.broker.network.refusals"
 
@@ -60,3 +61,39 @@ def test_a_producer_that_was_replaced_is_everyday_life_and_one_that_never_was_is
     answered = SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=error)])])
     report(request, answered, context)
     assert [record.levelno for record in caplog.records] == [level]
+
+
+def test_of_a_large_answer_no_more_errors_are_looked_at_than_are_told() -> None:
+    """Whoever refuses a million partitions does not keep others waiting for what is only said of it."""
+    looked = 0
+
+    def partitions() -> Iterator[Any]:
+        nonlocal looked
+        for _ in range(10 * MOST_READ):
+            looked += 1
+            yield SimpleNamespace(error_code=ErrorCode.INVALID_TXN_STATE)
+
+    request = TxnOffsetCommitRequest(transactional_id="t", group_id="g", producer_id=7, producer_epoch=2, topics=[])
+    context: Any = SimpleNamespace(client_id="c", host="/127.0.0.1")
+    report(request, SimpleNamespace(topics=[SimpleNamespace(partitions=partitions())]), context)
+    assert looked <= MOST_READ + 1
+
+
+def test_of_several_transactions_in_one_request_each_refusal_names_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    def asked(name: str, producer_id: int) -> Any:
+        return SimpleNamespace(transactional_id=name, producer_id=producer_id, producer_epoch=producer_id + 1)
+
+    def answered(name: str, *errors: int) -> Any:
+        parts = [SimpleNamespace(partition_error_code=error) for error in errors]
+        return SimpleNamespace(transactional_id=name, topic_results=[SimpleNamespace(results_by_partition=parts)])
+
+    caplog.set_level(logging.INFO, LOGGER)
+    request = AddPartitionsToTxnRequest(transactions=[asked("one", 1), asked("two", 2), asked("three", 3)])
+    results = [answered("three", 49), answered("two", 0, 0), answered("one", 0, 53)]
+    answer = SimpleNamespace(error_code=0, results_by_transaction=results, results_by_topic=[])
+    report(request, answer, SimpleNamespace(client_id="c", host="/127.0.0.1"))  # type: ignore[arg-type]
+    told = [message.partition(" client=")[0].partition(" with ")[2] for message in caplog.messages]
+    assert told == [
+        "INVALID_PRODUCER_ID_MAPPING transactional_id=three producer_id=3 epoch=4",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED transactional_id=one producer_id=1 epoch=2",
+    ]
