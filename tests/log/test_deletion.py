@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 from random import Random
@@ -242,5 +243,25 @@ def test_retention_of_a_deleted_topic_takes_nothing_of_the_one_that_is_made_anew
         storage.start()
         assert values_of(fresh) == [b"new", b"new"]
         assert (fresh.log_start_offset, fresh.log_end_offset, fresh.segments.bases) == (0, 2, [0])
+
+    run(main())
+
+
+@pytest.mark.parametrize("delay_ms", [0, 5_000])
+def test_files_of_a_deleted_topic_go_when_file_delete_delay_ms_is_over(delay_ms: int) -> None:
+    """Until then whoever still reads them may, and nobody finds them under their name."""
+
+    async def main() -> None:
+        node = Node(file_delete_delay_ms=delay_ms)
+        append(node.partition, batch())
+        await node.settled()
+        delete_topic(node.storage, "t")
+        await node.settled()
+        left = deleted_name("t-0", topic_id("t").bytes)
+        await asyncio.sleep(delay_ms / 1000 - 1 if delay_ms else 1)
+        assert node.disk.exists(ROOT / left) == (delay_ms > 0)
+        await asyncio.sleep(2)
+        assert not node.disk.exists(ROOT / left)
+        assert not node.disk.exists(ROOT / "t-0")
 
     run(main())

@@ -287,3 +287,12 @@ def test_a_connection_is_gone_with_its_client(client: Client, did: Callable[[Cli
         wait_until("nothing refers to it", lambda: [each() for each in gone] == [None])
     finally:
         gc.enable()
+
+
+def test_nobody_is_idle_for_too_long_where_that_is_not_bounded(client: Client) -> None:
+    """connections.max.idle.ms=-1."""
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
+    (connection,) = on_the_loop(client.broker, lambda: connections_of(client.broker))
+    for now in (1000.0, 2000.0, 1e9):
+        on_the_loop(client.broker, lambda now=now: connection.tidy(now, -0.001))  # type: ignore[misc]
+    assert client.ask(HELLO).error_code == ErrorCode.NONE
