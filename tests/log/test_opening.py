@@ -52,6 +52,25 @@ def test_one_that_cannot_be_used_is_offline_and_one_that_cannot_be_made_is_refus
             open_partition(partition, replay, lambda: 1, Milliseconds(0))
 
 
+def test_one_that_the_commit_log_knows_and_whose_directory_is_gone_is_offline_and_not_made_anew(tmp_path: Path) -> None:
+    """It would be empty, and its records forgotten."""
+    directory = tmp_path / "t-0"
+    partition: Any = SimpleNamespace(
+        disk=LocalDisk(),
+        directory=directory,
+        topic="t",
+        index=0,
+        topic_id=UUID(int=1),
+        leader_epoch=0,
+        settings=None,
+        segments=[],
+    )
+    replay: Any = SimpleNamespace(directories=lambda: {"t-0"}, vouches_for=lambda *_: True, lost={})
+    offline = open_partition(partition, replay, lambda: 1, Milliseconds(0))
+    assert "t-0 is gone: put it back and start again, or delete the topic" in getattr(offline, "reason", "")
+    assert not directory.exists()
+
+
 @pytest.mark.parametrize("content", [b"", bytes(50)], ids=["nothing", "zeros"])
 @pytest.mark.parametrize("logged", [True, False])
 @pytest.mark.parametrize("clean", [True, False])
