@@ -62,8 +62,8 @@ def calls(tree: ast.AST) -> Iterator[str]:
                 yield known[first] + dot + rest
 
 
-def plain_calls(tree: ast.AST) -> Iterator[str]:
-    """Functions that are called by nothing but their name."""
+def plain_names(tree: ast.AST) -> Iterator[str]:
+    """Functions that are called, or handed on, by nothing but their name."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            yield node.func.id
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import importlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.source_trees import EVERYWHERE, MODULES, ROOT, SOURCE, name_of, tree_of, wrong
+from tests.source_trees import EVERYWHERE, MODULES, ROOT, SOURCE, aliases, name_of, tree_of, wrong
 
 #: Tests that name what is in the package and use none of it.
 NAMING = (Path(__file__), ROOT / "tests" / "test_house.py", ROOT / "tests" / "test_outside_world.py")
+
+
+#: As `__all__`, and `_missing_` of an Enum.
+_OF_THE_LANGUAGE = re.compile(r"_\w*_")
 
 
 def used_names(trees: Iterable[ast.AST]) -> set[str]:
@@ -32,15 +38,30 @@ def used_names(trees: Iterable[ast.AST]) -> set[str]:
 
 
 def definitions(tree: ast.Module, ours: set[str]) -> Iterator[str]:
-    """What a module defines: at its top, and in classes whose bases, if any, are `ours`.
+    """What a module defines: at its top, and in classes.
 
-    Others' base classes call what they want of what is in a class.
+    What others' base classes have too they call by themselves; of bases that are `ours` everything is here.
     """
+    known = aliases(tree)
     for node in tree.body:
         yield from _defined(node)
-        if isinstance(node, ast.ClassDef) and {ast.unparse(base).split("[")[0] for base in node.bases} <= ours:
+        if isinstance(node, ast.ClassDef):
+            bases = {ast.unparse(base).split("[")[0] for base in node.bases} - ours
+            called = {name for base in bases for name in names_in(base, known)}
             for inner in node.body:
-                yield from _defined(inner)
+                yield from (name for name in _defined(inner) if name not in called)
+
+
+def names_in(base: str, known: Mapping[str, str]) -> list[str]:
+    """The names that a class of others has; `known`: what the imported names of the module stand for."""
+    first, dot, rest = base.partition(".")
+    found: object = builtins
+    for part in (known.get(first, first) + dot + rest).split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            found = importlib.import_module(part if found is builtins else f"{getattr(found, '__name__', '')}.{part}")
+    return dir(found)
 
 
 def _defined(node: ast.stmt) -> Iterator[str]:
@@ -66,7 +87,7 @@ def test_every_definition_is_used() -> None:
     found: set[str] = set()
     for module in MODULES:
         if not module.is_relative_to(SOURCE / "protocol" / "messages"):  # what is on the wire, used or not
-            found |= {name for name in definitions(trees[module], ours) if not name.startswith("__")} - used
+            found |= {name for name in definitions(trees[module], ours) if not _OF_THE_LANGUAGE.fullmatch(name)} - used
     assert found == set(), "remove what nothing uses"
 
 
@@ -79,8 +100,9 @@ def test_every_request_that_is_declared_is_served_or_sent() -> None:
 
 def test_a_definition_that_nothing_uses_is_found() -> None:
     lines = ["class A:", "    def used(self): ...", "    def unused(self): ...", "A().used()"]
-    tree = ast.parse("\n".join([*lines, "class B(asyncio.Protocol):", "    def called_by_others(self): ..."]))
-    assert set(definitions(tree, {"A"})) - used_names([tree]) == {"unused", "B"}
+    lines += ["import asyncio", "class B(asyncio.Protocol):", "    def data_received(self): ..."]
+    tree = ast.parse("\n".join([*lines, "    def called_by_nobody(self): ..."]))
+    assert set(definitions(tree, {"A"})) - used_names([tree]) == {"unused", "B", "called_by_nobody"}
 
 
 def late_attributes(tree: ast.AST) -> list[str]:
@@ -90,7 +112,7 @@ def late_attributes(tree: ast.AST) -> list[str]:
         methods = [node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         whole = {"__class__"}
         for node in owner.body:
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and _has_value(node, owner):
                 whole.add(node.target.id)
             elif isinstance(node, ast.Assign):
                 whole.update(target.id for target in node.targets if isinstance(target, ast.Name))
@@ -103,11 +125,21 @@ def late_attributes(tree: ast.AST) -> list[str]:
     return found
 
 
+def _has_value(field: ast.AnnAssign, owner: ast.ClassDef) -> bool:
+    """Whether the field is there in every object: it has a value, or who makes the object gives one."""
+    if field.value is None:
+        return bool(owner.decorator_list or owner.bases)
+    said = {f"{each.arg}={ast.unparse(each.value)}" for each in getattr(field.value, "keywords", ())}
+    return "init=False" not in said or any(each.startswith("default") for each in said)
+
+
 def _set_on_self(method: ast.AST) -> list[str]:
+    only_said = {id(node.target) for node in ast.walk(method) if isinstance(node, ast.AnnAssign) and node.value is None}
     return [
         node.attr
         for node in ast.walk(method)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
+        if id(node) not in only_said
     ]
 
 
@@ -121,6 +153,11 @@ def test_objects_are_whole_once_made() -> None:
         ("def __init__(self): self.a = 1\n def go(self): self.a = 2", []),
         ("a: int = 1\n def go(self): self.a = 2", []),
         ("def go(self): self.a = 2", ["A.a"]),
+        ("a: int\n def go(self): self.a = 2", ["A.a"]),
+        ("a: int = field(init=False)\n def go(self): self.a = 2", ["A.a"]),
+        ("a: int = field(init=False)\n def __post_init__(self): self.a = 2", []),
+        ("a: int = field(init=False, default=1)\n def go(self): self.a = 2", []),
+        ("def __init__(self): self.a: int\n def go(self): self.a = 2", ["A.a"]),
         ("def __init__(self): pass\n async def go(self): self.a, self.b.c = 1, 2", ["A.a"]),
     ],
 )

@@ -14,7 +14,7 @@ from tests.source_trees import (
     SOURCE,
     calls,
     name_of,
-    plain_calls,
+    plain_names,
     room_of,
     tree_of,
     wrong,
@@ -171,7 +171,7 @@ NODE = [module for module in MODULES if room_of(module) in ROOMS or name_of(modu
 
 def unlimited_lines(module: Path) -> list[str]:
     tree = tree_of(module)
-    used = {*calls(tree), *plain_calls(tree)}
+    used = {*calls(tree), *plain_names(tree)}
     unlimited = [what for what, allowed in UNLIMITED.items() if what in used and name_of(module) not in allowed]
     unlimited += [
         ast.unparse(node)

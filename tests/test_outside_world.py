@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.source_trees import MODULES, SOURCE, aliases, calls, name_of, plain_calls, tree_of, wrong
+from tests.source_trees import MODULES, SOURCE, aliases, calls, name_of, plain_names, tree_of, wrong
 
 ANYWHERE = ("",)
 #: Where modules are found by a name that is handed in.
@@ -169,7 +169,7 @@ def of_the_loop(tree: ast.AST) -> Iterator[str]:
 
 def outside(tree: ast.AST, module: str) -> list[str]:
     """What a module reaches that it may not."""
-    used = {*calls(tree), *({"open", "__import__"} & {*plain_calls(tree)}), *seedless(tree)}
+    used = {*calls(tree), *({"open", "__import__"} & {*plain_names(tree)}), *seedless(tree)}
     wrong = sorted(what for what in used if door(what) is not ANYWHERE and module not in door(what))
     wrong += sorted({what for what in on_disk(tree) if module not in ON_DISK[what]})
     return wrong + sorted({what for what in of_the_loop(tree) if module not in OF_THE_LOOP[what]})
@@ -191,6 +191,7 @@ _POOL = "concurrent.futures.ThreadPoolExecutor"
         ("import time as clock\nx = clock.sleep", ["time.sleep"]),
         ("from datetime import datetime\ndatetime.now()", ["datetime.datetime.now"]),
         ("open('x')", ["open"]),
+        ("opened = map(open, names)", ["open"]),
         ("from os import open\nopen('x')", ["open", "os.open"]),
         ("import os\nos.stat('x').st_size", ["os.stat"]),
         ("import os.path\nos.path.exists('x')", ["os.path.exists"]),
@@ -262,7 +263,7 @@ def impurities(tree: ast.AST) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     ways = [way for way in WAYS_OUT if any(name == way or name.startswith(f"{way}.") for name in found)]
-    return ways + sorted({"open", "print", "input"} & set(plain_calls(tree)))
+    return ways + sorted({"open", "print", "input"} & set(plain_names(tree)))
 
 
 def test_what_is_pure_reaches_nothing_outside() -> None:
