@@ -6,7 +6,7 @@ from fencepost.client.admin.configs import ConfigChange, ConfigEntry, ConfigSyno
 from fencepost.client.admin.features import FeatureDescription
 from fencepost.client.admin.groups import GroupDescription, GroupListing, MemberDescription
 from fencepost.client.admin.hanging import HangingTransaction
-from fencepost.client.admin.partitions import ListedOffset, OffsetSpec, ProducerState
+from fencepost.client.admin.partitions import OffsetSpec, ProducerState
 from fencepost.client.admin.topics import NewTopic, PartitionDescription, TopicDescription
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.commit_order.partition import OpenTransaction
@@ -51,6 +51,7 @@ from fencepost.client.errors import (
 from fencepost.client.exactly_once import ExactlyOnce, Transaction
 from fencepost.client.interceptors import ProducerInterceptor, ProducerRecord
 from fencepost.client.partition_batch import PartitionBatch
+from fencepost.client.positions import ListedOffset
 from fencepost.client.prepared import PreparedTxnState
 from fencepost.client.producer import Producer
 from fencepost.client.rebalance_listener import RebalanceListener

@@ -217,13 +217,11 @@ class Positions:
 
 
 class ListedOffset(NamedTuple):
-    """What a leader tells of a time.  `leader_epoch`: its own for LATEST, so that no earlier record has a later one."""
+    """An offset that was looked up; `timestamp` in milliseconds since 1970, and `leader_epoch`, are -1 if unknown."""
 
     offset: int
     timestamp: int
-    """Milliseconds since 1970, or -1."""
     leader_epoch: int
-    """-1: not told."""
 
 
 async def list_offsets(
@@ -255,7 +253,7 @@ async def list_offsets_and_epochs(
     led_only: bool = False,
     deadline: Deadline | None = None,
 ) -> dict[TopicPartition, ListedOffset]:
-    """As `list_offsets`, with leader epochs."""
+    """As `list_offsets`, with leader epochs: for LATEST the leader's own, so that no earlier record has a later one."""
     deadline = deadline or cluster.deadline("looking up offsets")
     times = timestamp if isinstance(timestamp, Mapping) else dict.fromkeys(partitions, timestamp)
     asking = _Asking(cluster, times, isolation, deadline)

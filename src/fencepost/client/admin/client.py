@@ -15,11 +15,12 @@ from fencepost.client.admin.configs import ConfigChange, ConfigEntry
 from fencepost.client.admin.features import FeatureDescription
 from fencepost.client.admin.groups import GroupDescription, GroupListing
 from fencepost.client.admin.hanging import HangingTransaction
-from fencepost.client.admin.partitions import ListedOffset, ProducerState
+from fencepost.client.admin.partitions import ProducerState
 from fencepost.client.admin.topics import NewTopic, TopicDescription
 from fencepost.client.admin.transactions import TransactionDescription, TransactionFilter
 from fencepost.client.cluster import Cluster
 from fencepost.client.forgotten import left_by_an_admin, tell_if_forgotten
+from fencepost.client.positions import ListedOffset
 from fencepost.client.security import Security, SecurityOptions
 from fencepost.client.transactional_id import OffsetAndMetadata, checked_positions
 from fencepost.protocol.messages.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE

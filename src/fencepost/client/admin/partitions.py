@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from fencepost.client.admin.asking import ItemResult, Question, ask
 from fencepost.client.admin.routes import Leaders
 from fencepost.client.cluster import Cluster, Deadline
-from fencepost.client.positions import isolation_of
+from fencepost.client.positions import ListedOffset, isolation_of
 from fencepost.protocol.messages import DeleteRecordsRequest, DescribeProducersRequest, ListOffsetsRequest
 from fencepost.protocol.messages import list_offsets as named
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
@@ -39,14 +39,6 @@ class OffsetSpec(IntEnum):
 
 #: The version that knows it; the others every broker knows.
 _SINCE: Final = {OffsetSpec.MAX_TIMESTAMP: 7, OffsetSpec.EARLIEST_LOCAL: 8, OffsetSpec.LATEST_TIERED: 9}
-
-
-class ListedOffset(NamedTuple):
-    """An offset that was looked up; `timestamp` in milliseconds since 1970, and `leader_epoch`, are -1 if unknown."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
 
 
 class ProducerState(NamedTuple):

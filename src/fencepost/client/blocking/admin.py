@@ -11,10 +11,11 @@ from fencepost.client.admin.configs import ConfigChange, ConfigEntry
 from fencepost.client.admin.features import FeatureDescription
 from fencepost.client.admin.groups import GroupDescription, GroupListing
 from fencepost.client.admin.hanging import HangingTransaction
-from fencepost.client.admin.partitions import ListedOffset, ProducerState
+from fencepost.client.admin.partitions import ProducerState
 from fencepost.client.admin.topics import NewTopic, TopicDescription
 from fencepost.client.admin.transactions import TransactionDescription
 from fencepost.client.blocking.face import Blocking, as_in, takes
+from fencepost.client.positions import ListedOffset
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import TopicPartition
 
