@@ -23,4 +23,4 @@ def test_whatever_changes_something_is_not_overtaken_by_what_the_client_sent_lat
     """Long work goes in steps: a client that sends on must not be told what was there in the middle of it."""
     assert len(SERVED) == len(apis)
     overtaken = {each.request.__name__.removesuffix("Request") for each in SERVED.values() if not each.in_turn}
-    assert overtaken == set().union(*OVERTAKEN.values())
+    assert overtaken == set().union(*OVERTAKEN.values()), "it is in_turn, or it is said why it may be overtaken"
