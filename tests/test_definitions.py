@@ -199,6 +199,8 @@ TYPED = {
 }
 #: In these users hand numbers in and are handed them, or a step of a simulated one is said.
 OF_USERS = ("cli/", "client/", "simulation/", "spark/")
+#: But these are told by nodes only.
+OF_NODES = r"high_watermark|last_stable_offset|log_start_offset"
 MAY_BE_NUMBERS = {
     "compiled, or called for every batch or record, where the call of a type would cost": (
         "log/batch_check.py: timestamp",
@@ -244,6 +246,10 @@ def test_a_number_that_has_a_type_is_of_it() -> None:
     modules = [each for each in MODULES if not name_of(each).startswith(OF_USERS)]
     found = {f"{name_of(each)}: {name}" for each in modules for name in plain_numbers(tree_of(each))}
     assert found == {name for names in MAY_BE_NUMBERS.values() for name in names}
+
+
+def test_what_a_node_tells_of_a_log_has_its_type_among_users_too() -> None:
+    assert wrong(lambda each: [name for name in plain_numbers(tree_of(each)) if re.fullmatch(OF_NODES, name)]) == {}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from fencepost.protocol.fetch_sessions import BEGIN, LAST_SESSION_EPOCH
 from fencepost.protocol.messages import FetchRequest, FetchResponse
 from fencepost.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from fencepost.protocol.steps import Pace, finish
-from fencepost.protocol.types import ZERO_UUID, Isolation, Milliseconds, TopicPartition
+from fencepost.protocol.types import ZERO_UUID, Isolation, Milliseconds, Offset, TopicPartition
 
 WITHOUT_SESSIONS, BY_NAME, BY_ID = 6, 12, 13
 PARTITIONS = [TopicPartition(topic, number) for topic in "abc" for number in range(2)]
@@ -247,7 +247,7 @@ class World:
             is_the_same = not by_id or topic_id == self.ids[at.topic]
             readable = is_the_same and self.leaders[at] == node and not log.error
             if readable and log.start <= offset <= log.end:
-                assert answer.ends[at] == Ends(log.end, log.end, log.start)
+                assert answer.ends[at] == Ends(Offset(log.end), Offset(log.end), Offset(log.start))
                 assert found is None or not found.error_code
             else:
                 assert found is not None and found.error_code and at not in answer.ends

@@ -51,7 +51,7 @@ def read(
 ) -> None:
     """Append the offsets of all that can be had to `taken`, fetched some batches at a time."""
     while wanted := [batch for end, batch in log if end > partition.fetch_offset][:at_once]:
-        partition.fetched = Fetched(partition.fetch_offset, memoryview(b"".join(wanted)), None, 0.0, 0)
+        partition.fetched = Fetched(partition.fetch_offset, memoryview(b"".join(wanted)), None, 0.0, Offset(0))
         if in_batches:
             taken += [record.offset for record in partition.take_batch() or ()]
             continue
@@ -92,7 +92,7 @@ def test_records_in_front_of_damage_are_handed_out_and_it_is_named_until_somebod
 def test_columns_of_what_lies_in_front_of_damage_have_all_that_was_fetched() -> None:
     log = log_of([2, 3, 1], 2, records_that_are_none)
     partition = Followed(AT, 1)
-    partition.fetched = Fetched(1, memoryview(b"".join(batch for _, batch in log)), None, 0.0, 6)
+    partition.fetched = Fetched(1, memoryview(b"".join(batch for _, batch in log)), None, 0.0, Offset(6))
     partition.decode()
     batch = partition.take_batch()
     assert batch is not None

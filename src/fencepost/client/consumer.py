@@ -395,7 +395,7 @@ class Consumer:
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offsets that are still there; `timeout_ms` as for `end_offsets`."""
-        return await self._places.ends(places("partitions", partitions), EARLIEST, timeout_ms=timeout_ms)
+        return dict(await self._places.ends(places("partitions", partitions), EARLIEST, timeout_ms=timeout_ms))
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
@@ -405,7 +405,7 @@ class Consumer:
         A partition that nobody leads is waited for, `timeout_ms` (None: `max_block_ms`); then OffsetsMissingError names
         it, and has the offsets of the others.
         """
-        return await self._places.ends(places("partitions", partitions), LATEST, timeout_ms=timeout_ms)
+        return dict(await self._places.ends(places("partitions", partitions), LATEST, timeout_ms=timeout_ms))
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]

@@ -31,7 +31,7 @@ from fencepost.protocol.fetch_sessions import (
     next_epoch,
 )
 from fencepost.protocol.messages.fetch import PartitionData
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Offset, TopicPartition
 
 #: The node does not have the session, or not as the request says: it is begun anew, and nothing is lost.
 _SESSION_LOST: Final = (
@@ -64,9 +64,9 @@ class SessionRequest(NamedTuple):
 class Ends(NamedTuple):
     """What a node told last of where a log ends and begins."""
 
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
 
 
 class Answer(NamedTuple):
@@ -169,7 +169,9 @@ class FetchSession:
                 if found.error_code:
                     self._ends.pop(at, None)
                 else:
-                    self._ends[at] = Ends(found.high_watermark, found.last_stable_offset, found.log_start_offset)
+                    self._ends[at] = Ends(
+                        Offset(found.high_watermark), Offset(found.last_stable_offset), Offset(found.log_start_offset)
+                    )
         return partitions
 
     def begin_anew(self) -> None:

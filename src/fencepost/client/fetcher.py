@@ -35,7 +35,7 @@ from fencepost.client.unread import Unread
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.messages import MetadataResponse
 from fencepost.protocol.messages.fetch import EpochEndOffset, PartitionData
-from fencepost.protocol.types import ZERO_UUID, Isolation, TopicPartition
+from fencepost.protocol.types import ZERO_UUID, Isolation, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -389,8 +389,8 @@ class Fetcher:
         elif error:
             return error
         elif found.records:
-            data, offset = memoryview(found.records), partition.fetch_offset
-            partition.fetched = Fetched(offset, data, aborted_in(found, self._isolation), now, found.high_watermark)
+            came = memoryview(found.records), aborted_in(found, self._isolation)
+            partition.fetched = Fetched(partition.fetch_offset, *came, now, Offset(found.high_watermark))
         return None
 
     def _told_ends(self, partition: Followed, reader: PartitionInCommitOrder, ends: Ends, now: float) -> None:

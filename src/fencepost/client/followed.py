@@ -14,7 +14,7 @@ from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.read_epoch import ReadEpoch
 from fencepost.client.records import ConsumerRecord, Opened, opened
 from fencepost.client.transactional_id import OffsetAndMetadata, with_metadata
-from fencepost.protocol.types import ZERO_UUID, TopicPartition
+from fencepost.protocol.types import ZERO_UUID, Offset, TopicPartition
 
 
 class Fetched(NamedTuple):
@@ -27,7 +27,7 @@ class Fetched(NamedTuple):
     data: memoryview
     aborted: list[tuple[int, int]] | None
     came_at: float
-    high_watermark: int
+    high_watermark: Offset
 
 
 class Followed:

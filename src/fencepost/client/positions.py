@@ -33,7 +33,7 @@ from fencepost.protocol.messages import ListOffsetsRequest, OffsetForLeaderEpoch
 from fencepost.protocol.messages.fetch import EpochEndOffset
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition, OffsetForLeaderTopic
-from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.protocol.types import Isolation, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Positions:
         *,
         led_only: bool = False,
         timeout_ms: float | None = None,
-    ) -> dict[TopicPartition, int]:
+    ) -> Mapping[TopicPartition, Offset]:
         """The first offsets that are still there (EARLIEST), or where reading stops now (LATEST)."""
         deadline = self._cluster.deadline("looking up offsets", timeout_ms)
         found = await list_offsets(
@@ -232,7 +232,7 @@ async def list_offsets(
     *,
     led_only: bool = False,
     deadline: Deadline | None = None,
-) -> dict[TopicPartition, tuple[int, int]]:
+) -> dict[TopicPartition, tuple[Offset, int]]:
     """(offset, timestamp) by time: EARLIEST, LATEST, or the first record not older than so many milliseconds.
 
     `timestamp`: that of all partitions, or of each.  `led_only`: without those that nobody leads now; else they are
@@ -241,7 +241,7 @@ async def list_offsets(
     listed = await list_offsets_and_epochs(
         cluster, partitions, timestamp, isolation, led_only=led_only, deadline=deadline
     )
-    return {at: (found.offset, found.timestamp) for at, found in listed.items()}
+    return {at: (Offset(found.offset), found.timestamp) for at, found in listed.items()}
 
 
 async def list_offsets_and_epochs(

@@ -21,7 +21,7 @@ from fencepost.protocol.control import COMMIT, read_control_record
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.records import decode_batch
-from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.protocol.types import Isolation, Offset, TopicPartition
 from fencepost.spark.positions import FILES, OF_THE_END, without
 from fencepost.spark.topic_configs import topic_configs
 
@@ -235,7 +235,7 @@ async def read_progress(cluster: Cluster, application_id: str) -> Progress | Non
     low = (await list_offsets(cluster, [PARTITION], LATEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
     ledger, size = Ledger(application_id), _FIRST_WINDOW
     while low > start:
-        low, end = max(low - size, start), low
+        low, end = max(Offset(low - size), start), low
         await _read_window(cluster, ledger, low, end, deadline)
         if ledger.look():
             break

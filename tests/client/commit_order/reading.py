@@ -15,7 +15,7 @@ from fencepost.client.commit_order.options import CommitOrder
 from fencepost.client.errors import SpillError
 from fencepost.client.followed import Fetched, Followed
 from fencepost.client.transactional_id import OffsetAndMetadata
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Offset, TopicPartition
 
 AT = TopicPartition("t", 0)
 
@@ -95,7 +95,7 @@ class Reader:
         offset = self.followed.fetch_offset
         self.fetched.append(offset)
         data = self.log.fetch(offset, self.most)
-        self.followed.fetched = Fetched(offset, memoryview(data), None, self.now, self.log.end)
+        self.followed.fetched = Fetched(offset, memoryview(data), None, self.now, Offset(self.log.end))
         return bool(data)
 
     def next_offset(self) -> OffsetAndMetadata:

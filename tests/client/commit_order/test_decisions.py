@@ -22,7 +22,7 @@ from fencepost.client.commit_order.position import Position
 from fencepost.protocol.batch import BatchHeader, read_header
 from fencepost.protocol.control import ControlRecord, control_batch, read_control_record
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, ProducerId
+from fencepost.protocol.types import Epoch, LeaderEpoch, Milliseconds, Offset, ProducerId
 
 
 def test_there_is_a_step_for_every_cell() -> None:
@@ -101,10 +101,10 @@ def test_of_a_transaction_that_was_delivered_in_part_the_rest_is_wanted() -> Non
 
 
 def test_who_is_behind_knows_only_the_oldest_transaction_to_be_open() -> None:
-    assert is_surely_open(5, looked_at=10, high_watermark=20, last_stable_offset=5)
-    assert not is_surely_open(5, looked_at=10, high_watermark=20, last_stable_offset=8)
-    assert not is_surely_open(8, looked_at=10, high_watermark=20, last_stable_offset=5)
-    assert is_surely_open(8, looked_at=20, high_watermark=20, last_stable_offset=5)
+    assert is_surely_open(5, looked_at=10, high_watermark=Offset(20), last_stable_offset=Offset(5))
+    assert not is_surely_open(5, looked_at=10, high_watermark=Offset(20), last_stable_offset=Offset(8))
+    assert not is_surely_open(8, looked_at=10, high_watermark=Offset(20), last_stable_offset=Offset(5))
+    assert is_surely_open(8, looked_at=20, high_watermark=Offset(20), last_stable_offset=Offset(5))
 
 
 @given(st.integers(1, 10**6), st.lists(st.integers(0, 10**9), max_size=300))

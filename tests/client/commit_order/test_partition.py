@@ -230,7 +230,7 @@ def test_a_batch_that_was_looked_at_before_is_not_gone_back_to() -> None:
     reader = Reader(log, OffsetAndMetadata(5), 10**6, 10**6, iter(()))
     order = reader.followed.in_commit_order
     assert order is not None
-    order.feed(log.fetch(0, 10**6), 0.0, 9)
+    order.feed(log.fetch(0, 10**6), 0.0, Offset(9))
     assert order.more() == [] and order.fetch_offset == 5
     assert order.position() == Position(5, 5)
     reader.end()
@@ -245,7 +245,7 @@ def test_a_transaction_that_is_being_delivered_is_not_told_to_be_open() -> None:
     told: list[str] = []
     for _ in range(2):
         assert [each.producer_id for each in partition.open_transactions(0)] == [2]
-        told += partition.warnings(10**6, 5, 0, 10)
+        told += partition.warnings(10**6, Offset(5), Offset(0), 10)
         reader.take(1)
     assert told and all("producer_id=2 " in each for each in told), "whatever there is to say, it is of the other"
     assert [each.producer_id for each in partition.open_transactions(0)] == [2]
@@ -262,7 +262,7 @@ def test_who_begins_elsewhere_says_nothing_of_the_leader_epoch_there() -> None:
         ours = bytearray(batch)
         stamp(ours, 0, Offset(first), LeaderEpoch(7))
         data += ours
-    partition.feed(data, 0.0, log.end)
+    partition.feed(data, 0.0, Offset(log.end))
     assert partition.epoch.known == 7
     partition.begin(Position(1, 1))
     assert partition.epoch.known == -1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fencepost.client.commit_order.position import Position, after, behind_what_is_gone, position_of
 from fencepost.client.errors import PositionMetadataError
 from fencepost.client.transactional_id import OffsetAndMetadata
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Offset, TopicPartition
 
 AT = TopicPartition("t", 0)
 LARGEST = 2**63 - 1
@@ -104,7 +104,7 @@ def test_behind_what_is_gone_nothing_undelivered_is_passed_over_and_nothing_is_d
 
 @given(st.integers(0, 20), st.integers(0, 20))
 def test_from_now_on_begins_where_the_oldest_open_transaction_does(stable: int, end: int) -> None:
-    found = after(stable, end)
+    found = after(Offset(stable), Offset(end))
     assert found == Position(min(stable, end), end)
     assert position_of(AT, found.committed()) == found
 

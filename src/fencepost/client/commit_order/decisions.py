@@ -16,6 +16,7 @@ from typing import Final
 from fencepost.client.commit_order.position import Position
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.control import COMMIT, ControlRecord
+from fencepost.protocol.types import Offset
 
 
 class Kind(Enum):
@@ -85,7 +86,7 @@ def first_wanted(begun: Position, marker: int) -> int | None:
     return begun.inside + 1 if marker == begun.delivered else 0
 
 
-def is_surely_open(first: int, looked_at: int, high_watermark: int, last_stable_offset: int) -> bool:
+def is_surely_open(first: int, looked_at: int, high_watermark: Offset, last_stable_offset: Offset) -> bool:
     """Whether the transaction that began at `first` was open when the leader told these two offsets.
 
     `looked_at`: up to where batches were looked at without finding its end.  A reader that is behind knows it only of

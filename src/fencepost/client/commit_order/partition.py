@@ -121,7 +121,7 @@ class PartitionInCommitOrder:
 
     # Batches in, records out
 
-    def feed(self, data: Buffer, now: float, high_watermark: int) -> None:
+    def feed(self, data: Buffer, now: float, high_watermark: Offset) -> None:
         """Whole batches from `fetch_offset` on, fetched at `now`, when `more` has nothing left.
 
         Takes nothing where it is to be fetched again from the oldest open transaction on, as `fetch_offset` says then.
@@ -149,7 +149,7 @@ class PartitionInCommitOrder:
             return False
         return may_have_passed_its_end(max(oldest.begun_at, self._at_end_at), now, self._again)
 
-    def answered(self, now: float, high_watermark: int) -> None:
+    def answered(self, now: float, high_watermark: Offset) -> None:
         """A leader told, at `now`, how far its log goes, with all that there is from `fetch_offset` on."""
         if self.fetch_offset >= high_watermark:
             self._at_end_at, self._again = now, 0
@@ -282,7 +282,7 @@ class PartitionInCommitOrder:
             if each is not self._ending
         ]
 
-    def warnings(self, now: float, high_watermark: int, last_stable_offset: int, log_start: int) -> list[str]:
+    def warnings(self, now: float, high_watermark: Offset, last_stable_offset: Offset, log_start: int) -> list[str]:
         """What the user is to know of open transactions, by what a leader told just now; each thing once.
 
         They are warnings and no errors, because a transaction that does not end is to hold nobody up.

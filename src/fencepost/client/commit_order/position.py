@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from fencepost.client.errors import PositionMetadataError
 from fencepost.client.transactional_id import OffsetAndMetadata
-from fencepost.protocol.types import TopicPartition
+from fencepost.protocol.types import Offset, TopicPartition
 
 _NUMBER: Final = "(0|[1-9][0-9]{0,18})"
 _METADATA: Final = re.compile(f"commit-order/1 {_NUMBER}(?: {_NUMBER})?")
@@ -99,7 +99,7 @@ def behind_what_is_gone(position: Position, log_start: int) -> Position | None:
     return Position(log_start, position.delivered, position.inside if position.inside >= log_start else -1)
 
 
-def after(last_stable_offset: int, high_watermark: int) -> Position:
+def after(last_stable_offset: Offset, high_watermark: Offset) -> Position:
     """Where a reader begins to whom only what commits from now on matters, each transaction whole.
 
     The last stable offset is to be asked for first: whatever is open at the high watermark begins at or behind it.
