@@ -66,6 +66,11 @@ def test_a_link_leads_to_a_file() -> None:
     assert [(name, link) for name, links in found.items() for link in links if not leads(name, *link)] == []
 
 
+def test_a_link_says_where_it_leads() -> None:
+    """Not at another place of its page, where the test above would not see it."""
+    assert [name_of(page) for page in PAGES if re.search(r"^ {0,3}\[[^\]]+\]: ", page.read_text(), re.MULTILINE)] == []
+
+
 def test_every_page_is_reached_from_the_index_by_links() -> None:
     """The tree at the side of the site has each of them as well; who reads the repository has links only."""
     docs = ROOT / "docs"

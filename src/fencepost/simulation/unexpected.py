@@ -22,15 +22,15 @@ _OF_THE_DISK: Final = (PowerCut, OSError)
 class _Listener(logging.Handler):
     """Notes each record that has an error with it."""
 
-    def __init__(self, told: list[str]) -> None:
+    def __init__(self, findings: list[str]) -> None:
         super().__init__(logging.ERROR)
-        self._told = told
+        self._findings = findings
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, _OF_THE_DISK):
             what = record.getMessage().partition("\n")[0]
-            self._told.append(f"nobody expected {type(error).__name__}: {error}: {what}")
+            self._findings.append(f"nobody expected {type(error).__name__}: {error}: {what}")
 
 
 @contextmanager

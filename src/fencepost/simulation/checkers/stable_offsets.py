@@ -20,14 +20,14 @@ Told = dict[tuple[UUID | None, int], int]
 class StableOffsets:
     """Every partition of one life of a node; what is open since before is to be added, too.
 
-    `told`: in its earlier lives as well, if these are given the same one.
+    `told`: the newest offset that each was told, also in its earlier lives if these are given the same one.
     """
 
     def __init__(self, told: Told) -> None:
         self._open: dict[At, dict[int, int]] = {}
         """Of each producer id with an open transaction, where it begins."""
         self._topic_ids: dict[At, UUID] = {}
-        self._told = told
+        self._newest = told
 
     def begin(self, at: At, topic_id: UUID) -> None:
         """A partition is made, or opened by a start; the topic of its name may be another one."""
@@ -48,10 +48,10 @@ class StableOffsets:
         if stable < 0:
             return None
         key = self._topic_ids.get(at), at[1]
-        newest = self._told.get(key, 0)
+        newest = self._newest.get(key, 0)
         if stable < newest:
             return f"the last stable offset of {at[0]}-{at[1]} goes back from {newest} to {stable}"
-        self._told[key] = stable
+        self._newest[key] = stable
         first = min(self._open.get(at, {}).values(), default=stable)
         if stable > max(first, start):
             return f"the last stable offset of {at[0]}-{at[1]} is {stable}, a transaction is open from {first} on"
