@@ -48,8 +48,8 @@ from fencepost.protocol.messages.list_offsets import (
 )
 from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
 from fencepost.protocol.types import CONSUMER_OFFSETS, NO_LSN, Isolation, TopicPartition
+from fencepost.simulation.answer_subjects import SUBJECTS
 from fencepost.simulation.any_request import PARTITIONS, TOPIC, Asker
-from fencepost.simulation.durable_answers import SUBJECTS
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.shown_offsets import SHOWN
 from fencepost.simulation.world import ADDRESS, PORT, Violation, World
