@@ -29,7 +29,7 @@ _ASKED_BY = "apache-kafka-java 4.3.1"
 
 _NO_LISTS = " SECURITY_DISABLED: there are none, as in an Apache Kafka without an authorizer."
 #: API -> what there is to say of its answers
-NOTES: dict[int, str] = {29: _NO_LISTS, 30: _NO_LISTS, 31: _NO_LISTS, 48: "There are none."}
+NOTES: dict[int, str] = {29: _NO_LISTS, 30: _NO_LISTS, 31: _NO_LISTS, 43: "None is needed, or possible.", 48: "There are none."}
 
 #: what is missing, for a person -> the APIs of it
 MISSING: dict[str, dict[int, str]] = {
@@ -46,7 +46,6 @@ MISSING: dict[str, dict[int, str]] = {
     "Quotas: no client is slowed down.": {49: "AlterClientQuotas"},
     "Replicas: there is one node, one copy and one directory.": {
         34: "AlterReplicaLogDirs",
-        43: "ElectLeaders",
         45: "AlterPartitionReassignments",
         55: "DescribeQuorum",
         64: "UnregisterBroker",

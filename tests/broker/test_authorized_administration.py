@@ -24,6 +24,7 @@ from fencepost.protocol.messages import (
     DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeProducersRequest,
+    ElectLeadersRequest,
     HeartbeatRequest,
     IncrementalAlterConfigsRequest,
     LeaveGroupRequest,
@@ -130,6 +131,10 @@ def quotas(scene: Scene) -> Any:
     return scene.client.ask(DescribeClientQuotasRequest(components=[], strict=False)).error_code
 
 
+def electing(scene: Scene) -> Any:
+    return scene.client.ask(ElectLeadersRequest(topic_partitions=[])).error_code
+
+
 def moving(scene: Scene) -> Any:
     return scene.client.ask(ListPartitionReassignmentsRequest()).error_code
 
@@ -145,6 +150,7 @@ CASES: Final[dict[str, tuple[Resource, Operation, Callable[[Scene], Any], ErrorC
     "CreateAcls": (CLUSTER, Operation.ALTER, make_access_list, NO_CLUSTER),
     "DeleteAcls": (CLUSTER, Operation.ALTER, remove_access_lists, NO_CLUSTER),
     "DescribeClientQuotas": (CLUSTER, Operation.DESCRIBE_CONFIGS, quotas, NO_CLUSTER),
+    "ElectLeaders": (CLUSTER, Operation.ALTER, electing, NO_CLUSTER),
     "ListPartitionReassignments": (CLUSTER, Operation.DESCRIBE, moving, NO_CLUSTER),
     "DescribeProducers": (TOPIC, Operation.READ, producers, NO_TOPIC),
     "OffsetForLeaderEpoch": (TOPIC, Operation.DESCRIBE, epochs, NO_TOPIC),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker.apis.test_elect_leaders import PREFERRED, UNCLEAN, elect
 from tests.broker.group_talk import commit, find_group, txn_commit
 from tests.broker.wire import (
     SETTINGS,
@@ -132,6 +133,22 @@ def test_metadata_shows_no_leader_for_it(damaged: set[str], tmp_path: Path) -> N
                 (1, ErrorCode.LEADER_NOT_AVAILABLE, -1, [NODE], [NODE]),
                 (2, ErrorCode.NONE, NODE, [NODE], []),
             ]
+
+
+@pytest.mark.parametrize(
+    ("election_type", "error"),
+    [(PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE), (UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)],
+)
+def test_nobody_else_can_be_elected_to_lead_it(
+    damaged: set[str], tmp_path: Path, election_type: int, error: ErrorCode
+) -> None:
+    with node(tmp_path) as client:
+        topic = new_topic(client, partitions=3)
+    damaged.add(f"{topic}-1")
+    with node(tmp_path) as client:
+        told = [(0, ErrorCode.ELECTION_NOT_NEEDED), (1, error)]
+        assert elect(client, (topic, [0, 1]), election_type=election_type) == (ErrorCode.NONE, [(topic, told)])
+        assert dict(elect(client, election_type=election_type, every=True)[1])[topic] == [(1, error)]
 
 
 def test_a_transaction_waits_for_it_with_its_marker_and_no_new_one_takes_it_in(

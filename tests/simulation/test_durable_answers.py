@@ -311,6 +311,7 @@ _INDEPENDENT = {
     "DescribeCluster": "the node itself",
     "DescribeConfigs": _METADATA,
     "DescribeTopicPartitions": _METADATA,
+    "ElectLeaders": _METADATA,
     "FindCoordinator": "the node itself",
     "IncrementalAlterConfigs": _METADATA,
     "ListPartitionReassignments": _NONE,

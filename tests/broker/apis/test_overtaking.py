@@ -12,6 +12,7 @@ OVERTAKEN: Final = {
     "it changes nothing": {
         *("Fetch", "ListOffsets", "OffsetFetch", "DescribeGroups", "ListGroups", "ApiVersions", "DescribeAcls"),
         *("DescribeLogDirs", "ListPartitionReassignments", "DescribeClientQuotas", "DescribeCluster"),
+        "ElectLeaders",
         *("DescribeProducers", "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions"),
     },
     "it waits for other clients, whose requests may come behind it": {"JoinGroup", "SyncGroup"},

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import product
 
 from tests.broker.test_access_lists import EVERYTHING, creation
+from tests.compare.administration.elections import elections
 from tests.compare.administration.quotas import quotas
 from tests.compare.administration.walk import (
     BROKER,
@@ -94,6 +95,7 @@ class Tables:
         yield from self.grown()
         yield from self.described()
         yield from quotas(self.nodes)
+        yield from elections(self.nodes, HERE, THERE)
         yield from self.found()
         yield from self.configured()
         yield from self.altered()

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.compare
 TOPICS = {"tools-a": 3, "tools-b": 1}
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
+ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 #: Ids and numbers of brokers, and settings that every topic has from the one node and not from the other.
 OF_ONE_NODE = re.compile(r"TopicId: \S+|\tConfigs: \S*|(?<=Leader: )\d+|(?<=Replicas: )\d+|(?<=Isr: )\d+")
@@ -51,6 +52,8 @@ def printed(kafka_tool: Callable[..., str], address: str, *arguments: str) -> st
         (TOPIC_COMMAND, "--describe", "--topic", "tools-.*"),
         (TOPIC_COMMAND, "--describe", "--topic", "tools-.*", "--under-replicated-partitions"),
         (REASSIGN, "--list"),
+        (ELECTION, "--election-type", "preferred", "--all-topic-partitions"),
+        (ELECTION, "--election-type", "unclean", "--topic", "tools-a", "--partition", "2"),
         (CONFIG_COMMAND, "--describe", "--entity-type", "clients"),
         (CONFIG_COMMAND, "--describe", "--entity-type", "ips", "--entity-default"),
     ],
@@ -58,6 +61,8 @@ def printed(kafka_tool: Callable[..., str], address: str, *arguments: str) -> st
         "topics",
         "partitions that lack replicas",
         "partitions that are being moved",
+        "an election of every leader",
+        "an election of one leader",
         "quotas of clients",
         "the quota of addresses",
     ],

@@ -36,6 +36,7 @@ from fencepost.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from fencepost.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from fencepost.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from fencepost.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from fencepost.protocol.messages.fetch import FetchRequest, FetchResponse
 from fencepost.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -99,6 +100,7 @@ REQUESTS: dict[int, Any] = _by_key(
         DescribeProducersRequest,
         DescribeTopicPartitionsRequest,
         DescribeTransactionsRequest,
+        ElectLeadersRequest,
         EndTxnRequest,
         FetchRequest,
         FindCoordinatorRequest,
@@ -154,6 +156,7 @@ RESPONSES: dict[int, Any] = _by_key(
         DescribeProducersResponse,
         DescribeTopicPartitionsResponse,
         DescribeTransactionsResponse,
+        ElectLeadersResponse,
         EndTxnResponse,
         FetchResponse,
         FindCoordinatorResponse,
@@ -230,6 +233,8 @@ __all__ = [
     "DescribeTopicPartitionsResponse",
     "DescribeTransactionsRequest",
     "DescribeTransactionsResponse",
+    "ElectLeadersRequest",
+    "ElectLeadersResponse",
     "EndTxnRequest",
     "EndTxnResponse",
     "FetchRequest",
