@@ -14,7 +14,7 @@ from fencepost.protocol.messages.elect_leaders import ElectLeadersTopicPartition
 
 _VERSIONS: Final = (0, 1, 2)
 _TYPES: Final = (0, 1, 2, -1)
-_TIMEOUTS: Final = (60_000, 1, 0, -1)
+_TIMEOUTS: Final = (60_000, 0, -1)
 _Asked = list[tuple[str, list[int]]]
 
 
