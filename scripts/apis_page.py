@@ -29,7 +29,13 @@ _ASKED_BY = "apache-kafka-java 4.3.1"
 
 _NO_LISTS = " SECURITY_DISABLED: there are none, as in an Apache Kafka without an authorizer."
 #: API -> what there is to say of its answers
-NOTES: dict[int, str] = {29: _NO_LISTS, 30: _NO_LISTS, 31: _NO_LISTS, 43: "None is needed, or possible.", 48: "There are none."}
+NOTES: dict[int, str] = {
+    29: _NO_LISTS,
+    30: _NO_LISTS,
+    31: _NO_LISTS,
+    43: "None is needed, or possible.",
+    48: "There are none.",
+}
 
 #: what is missing, for a person -> the APIs of it
 MISSING: dict[str, dict[int, str]] = {

@@ -107,3 +107,35 @@ def test_nothing_is_written_behind_a_gap_in_a_file_of_its_own_either(tmp_path: P
         assert produce(client, topic, batch("m" * size)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert [*file.parent.glob("*.log")] == [file]
         client.close()
+
+
+@pytest.mark.parametrize("copied", [3, 2], ids=["whole", "older"])
+def test_nothing_more_is_written_into_a_segment_that_was_found_damaged(tmp_path: Path, copied: int) -> None:
+    """Else a copy, which is the way out, would lack all that was acknowledged since."""
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        topic = new_topic(client)
+        for number in range(3):
+            assert produce(client, topic, batch(f"{number}")).error_code == ErrorCode.NONE
+        file = log_file(tmp_path, topic)
+        whole = file.read_bytes()
+        with file.open("r+b") as handle:
+            handle.seek(16)
+            handle.write(b"\x7f")  # a version of the format that nobody knows
+        assert fetch(client, topic).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        for value in ("3", "4"):
+            assert produce(client, topic, batch(value)).error_code == ErrorCode.NONE
+        assert len(file.read_bytes()) == len(whole)
+        assert fetch(client, topic).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert values(fetch(client, topic, 3)) == ["3", "4"]
+        client.close()
+    file.write_bytes(whole[: len(whole) // 3 * copied])
+    with running_broker(data=tmp_path, settings=SETTINGS) as broker:
+        client = Client(broker)
+        assert values(fetch(client, topic)) == ["0", "1", "2"][:copied]
+        assert values(fetch(client, topic, 3)) == ["3", "4"]
+        if copied < 3:
+            assert fetch(client, topic, copied).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert produce(client, topic, batch("5")).base_offset == 5
+        assert len([*file.parent.glob("*.log")]) == 2, "it rolled once"
+        client.close()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.log.damage import FileDamaged
 from fencepost.log.segment import Segment
 from fencepost.log.segments import Segments
 from fencepost.log.transaction_index import AbortedTransaction
@@ -55,6 +56,18 @@ def test_bases_are_those_of_the_segments_whatever_changes(data: st.DataObject, b
     del bases[gone]
     assert segments.bases == [each.base_offset for each in segments] == bases
     assert len(segments) == len(bases)
+
+
+def test_the_newest_segment_is_left_if_it_is_damaged_until_there_is_a_newer_one() -> None:
+    segments, newer = segments_at(0, 5), segments_at(9)
+    segments.leave(FileDamaged(segments[0].path, "is damaged"))
+    segments.leave(FileDamaged(segments[1].path.with_suffix(".index"), "is damaged"))
+    assert not segments.is_left
+    segments.leave(FileDamaged(segments[1].path, "is damaged"))
+    segments.leave(FileDamaged(segments[0].path, "is damaged"))
+    assert segments.is_left
+    segments.append(newer[0])
+    assert not segments.is_left
 
 
 def test_segments_stay_in_their_order() -> None:

@@ -179,8 +179,7 @@ class Partition:
         if wanted is not None and wanted != header.attributes & 7:
             batch, header = in_codec_of_topic(batch, header, wanted, self.settings)
         if header.size > self.settings.segment_bytes:
-            limit = self.settings.segment_bytes
-            why = f"the batch has {header.size} bytes, and a segment no more than {limit} (segment.bytes)"
+            why = f"the batch has {header.size} bytes, a segment {self.settings.segment_bytes} at most (segment.bytes)"
             return Refused(ErrorCode.RECORD_LIST_TOO_LARGE, why)
         answered = self._check_producer(header, origin, guard) if header.producer_id >= 0 else None
         return self._write(batch, header) if answered is None else answered
@@ -273,7 +272,8 @@ class Partition:
     def _active_segment(self, count: int, header: BatchHeader, now: Milliseconds) -> Segment:
         segment, settings = self.segments.ordered[-1], self.settings
         if segment.size and (
-            segment.size + count > settings.segment_bytes
+            self.segments.is_left
+            or segment.size + count > settings.segment_bytes
             or (segment.created >= 0 and now - segment.created >= settings.longest_segment_ms)
             or self.log_end_offset + header.last_offset_delta - segment.base_offset > 0x7FFFFFFF
         ):
@@ -338,6 +338,7 @@ class Partition:
     def refusal(self, damaged: FileDamaged) -> Refused:
         """What is answered where a file cannot be read; said in the log, too."""
         self._damage.say(damaged)
+        self.segments.leave(damaged)
         return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(damaged))
 
     def when_readable(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -400,8 +401,7 @@ class Partition:
         Not before they are checkpointed: until then they are what the producer state is made from again.
         """
         while not self.is_held and self.has_segments_to_drop and self.segments[0].base_offset < self.unsynced_from:
-            segment = self.segments[0]
-            self.segments.remove(segment)
+            self.segments.remove(segment := self.segments[0])
             self._journal.segment_removed(self, segment)
 
     def retain(self, now: Milliseconds) -> None:

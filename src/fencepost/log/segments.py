@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import overload
 
+from fencepost.log.damage import FileDamaged
 from fencepost.log.segment import Segment
 from fencepost.log.transaction_index import AbortedTransaction
 from fencepost.protocol.types import Offset
@@ -18,6 +19,8 @@ class Segments(Sequence[Segment]):
         #: Like the base offsets for who reads often; changed here only.
         self.ordered: list[Segment] = []
         self.bases: list[Offset] = []
+        self.is_left = False
+        """Whether nothing more is written to the newest one: it is damaged, and a copy in its place would lack that."""
 
     def __len__(self) -> int:
         return len(self.ordered)
@@ -66,11 +69,16 @@ class Segments(Sequence[Segment]):
         if self.ordered:
             self.ordered[-1].check_length()
 
+    def leave(self, damaged: FileDamaged) -> None:
+        """Write nothing more to the newest one if it is that file."""
+        self.is_left = self.is_left or damaged.path == self.ordered[-1].path
+
     def append(self, segment: Segment) -> None:
         """A newer one, which is written to from here on."""
         assert not self.bases or segment.base_offset > self.bases[-1], "segments are in the order of their offsets"
         self.ordered.append(segment)
         self.bases.append(segment.base_offset)
+        self.is_left = False
 
     def remove(self, segment: Segment) -> None:
         """Leave out a segment that is not there any more."""

@@ -12,7 +12,15 @@ from struct import Struct
 from typing import NamedTuple
 
 from fencepost.log.outcome import Refused
-from fencepost.protocol.batch import HEADER_SIZE, MAGIC, MAX_INT32, BatchHeader, read_header, read_part_of_header
+from fencepost.protocol.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    MAX_INT32,
+    BatchHeader,
+    crc_matches,
+    read_header,
+    read_part_of_header,
+)
 from fencepost.protocol.compression import CODECS, Compression
 from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.types import Buffer
@@ -118,6 +126,9 @@ def _flaw(records: Buffer, version: int) -> Flaw:
             return Flaw(_unknown("a record batch cannot be that large"), header, in_its_place=True)
         case Found.NOTHING if found is Found.SHORT:
             return _short(header, end)
+        case Found.NOTHING if not crc_matches(records, 0, header):
+            # As if its size had been changed on the way: a producer sends it again.
+            return Flaw(_corrupt("the checksum of the record batch does not match"), header, late=True)
     return _invalid("a partition takes exactly one record batch per request", header)
 
 
