@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn
 
 import pytest
@@ -14,7 +15,8 @@ from tests.log.log_doubles import ROOT, run
 from fencepost.broker.metadata.topic_rules import TopicRefused
 from fencepost.log.disk import NoDescriptors
 from fencepost.protocol.errors import ErrorCode
-from fencepost.runtime import at_once
+from fencepost.protocol.types import TRANSACTION_STATE
+from fencepost.runtime import Work, at_once
 
 
 def counts(node: Node) -> dict[str, int]:
@@ -121,6 +123,37 @@ def test_growths_at_once_come_one_after_the_other() -> None:
         assert (first, last) == (None, None)
         assert isinstance(refused, TopicRefused) and refused.error is ErrorCode.INVALID_PARTITIONS
         assert counts(node) == {"t": PARTITIONS + 3}
+        await node.end()
+
+    run(main())
+
+
+def test_no_partition_is_found_before_all_of_its_topic_is_made() -> None:
+    async def main() -> None:
+        node = Node(1, steps=1)
+        making = asyncio.ensure_future(node.topics.create("t", 8, {}, node.slices))
+        shown = set()
+        while not making.done():
+            await asyncio.sleep(0)
+            shown.add(sum(node.storage.partition("t", index) is not None for index in range(8)))
+        assert shown == {0, 8}
+        await node.end()
+
+    run(main())
+
+
+def test_who_needs_an_internal_topic_that_is_being_made_waits_for_it() -> None:
+    async def main() -> None:
+        node, taken_over = Node(1, steps=1), list[int]()
+
+        def take_over(number: int) -> Work[None]:
+            taken_over.append(number)
+            yield
+
+        needed = [partial(take_over, number) for number in range(3)]
+        works = [node.topics.ensure_internal(TRANSACTION_STATE, node.slices, each) for each in needed]
+        assert await asyncio.gather(*works) == [None] * 3
+        assert taken_over == [0] and TRANSACTION_STATE in node.topics.by_name
         await node.end()
 
     run(main())
