@@ -24,6 +24,7 @@ from fencepost.client.assignors import (
     assign_sticky,
     in_order,
     is_cooperative,
+    strategies_of,
 )
 from fencepost.protocol.types import TopicPartition
 
@@ -158,6 +159,8 @@ def test_where_two_had_it_in_one_generation_nobody_did() -> None:
     first, second = TopicPartition("a", 0), TopicPartition("a", 1)
     members = {name: Member(["a"], None, [first], 3) for name in ("one", "two")}
     assert assign_sticky(members, {"a": 2}) == {"one": [first], "two": [second]}
+    members["one"] = members["one"]._replace(owned=[first, second])
+    assert assign_sticky(members, {"a": 2}) == {"one": [second], "two": [first]}, "who had the other one keeps that"
 
 
 @pytest.mark.parametrize("assign", [assign_ranges, assign_round_robin, assign_sticky])
@@ -203,3 +206,11 @@ def test_a_large_group_is_shared_out() -> None:
 def test_only_who_names_nothing_else_keeps_partitions_while_joining() -> None:
     assert is_cooperative([COOPERATIVE_STICKY])
     assert not any(is_cooperative(names) for names in ([RANGE], [COOPERATIVE_STICKY, RANGE], [STICKY]))
+
+
+@pytest.mark.parametrize("names", ["", "fair", [], [RANGE, "fair"], [RANGE, STICKY, RANGE]])
+def test_assignors_are_named_each_once(names: str | list[str]) -> None:
+    with pytest.raises(ValueError, match=r"must be one or several of range, .*, each once"):
+        strategies_of(names)
+    assert strategies_of(RANGE) == (RANGE,)
+    assert strategies_of([STICKY, RANGE]) == (STICKY, RANGE)

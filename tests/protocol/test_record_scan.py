@@ -204,6 +204,16 @@ def test_the_first_record_of_a_time(
     assert finish(first_moment(batch, read_header(batch), wanted, offset, LARGE, Pace())) == expected
 
 
+def test_all_records_of_log_append_time_have_the_time_of_their_batch() -> None:
+    """Whatever their producer said: that is not what a consumer is told."""
+    batch = encode_batch([(NOW + n, None, None, ()) for n in range(3)])
+    header = read_header(batch)
+    header = header._replace(attributes=header.attributes | 8, max_timestamp=NOW - 5)
+    assert header.is_log_append_time
+    for wanted, offset, found in ((NOW - 9, 0, (NOW - 5, 0)), (NOW - 5, 2, (NOW - 5, 2)), (NOW, 0, None)):
+        assert finish(first_moment(batch, header, wanted, offset, LARGE, Pace())) == found
+
+
 def test_the_first_record_of_a_time_is_looked_for_in_steps() -> None:
     batch = encode_batch([(NOW + n, None, None, ()) for n in range(5 * STEP)], compression=Compression.ZSTD)
     header = read_header(batch)
@@ -274,3 +284,10 @@ def test_who_has_room_and_cannot_unfold_gives_it_back() -> None:
     with pytest.raises(TooLarge):
         next(steps)
     assert room.taken == [2 * UNFOLDED_WITHOUT_ROOM, -2 * UNFOLDED_WITHOUT_ROOM]
+
+
+def test_what_is_too_large_for_its_topic_waits_for_no_room_where_that_is_little() -> None:
+    """It is known to be without."""
+    batch = encode_batch([(NOW, None, bytes(2000), ())], compression=Compression.ZSTD)
+    with pytest.raises(TooLarge):
+        next(first_moment(batch, read_header(batch), NOW, 0, 1000, Pace(room=Room())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -25,3 +26,13 @@ def test_every_value_is_hashed_as_kafka_does(values: list[bytes | None], skipped
         patch.setattr(partitioning, "_compiled_hash_rows", None)
         patch.setattr(partitioning, "_AT_ONCE", 8)
         assert vectorised(array).tolist() == due
+
+
+def test_a_null_counts_as_empty_whatever_stands_in_its_place() -> None:
+    """As Arrow allows: it says of a value that it is null, and where its bytes are even so."""
+    valid, ends, data = (
+        pa.py_buffer(part) for part in (b"\x05", np.array([0, 1, 3, 6], np.int32).tobytes(), b"abbccc")
+    )
+    array = pa.Array.from_buffers(pa.binary(), 3, [valid, ends, data])
+    assert array.to_pylist() == [b"a", None, b"ccc"]
+    assert vectorised(array).tolist() == [murmur2(b"a"), murmur2(b""), murmur2(b"ccc")]
