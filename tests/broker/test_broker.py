@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn, cast
 
 import pytest
 from tests.broker.directories import to_recover
@@ -13,6 +14,9 @@ from tests.log.log_doubles import append, batch, values_of
 from tests.ports import free_port
 
 from fencepost.broker import BadSetting, Broker
+from fencepost.broker.network.connection import Connection
+from fencepost.coordinator.transaction import TransactionCoordinator
+from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.disk import File, LocalDisk, SyncDone
 from fencepost.log.storage import DirectoryUnusable
 
@@ -194,6 +198,65 @@ def test_a_broker_is_started_once(tmp_path: Path) -> None:
             with pytest.raises(AssertionError, match="once"):
                 await one.start()
             assert one.node.topics.by_name == {}
+
+    asyncio.run(run())
+
+
+def test_after_a_start_that_fails_at_its_end_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: LogCleaner) -> NoReturn:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def run() -> None:
+        one = broker(tmp_path)
+        monkeypatch.setattr(LogCleaner, "start", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            await one.start()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(one.host, one.port)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("end", ["stop", "crash"])
+def test_a_node_that_has_ended_is_not_looked_after(tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do timers keep it."""
+    looked: list[int] = []
+
+    def tick(_: TransactionCoordinator, now: int) -> Iterator[None]:
+        looked.append(now)
+        return iter(())
+
+    async def run() -> None:
+        monkeypatch.setattr(TransactionCoordinator, "tick", tick)
+        settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 5}
+        one = await Broker(data=tmp_path, settings=settings).start()
+        while not looked:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.005)
+        await one.stop() if end == "stop" else one.crash()
+        looked.clear()
+        await asyncio.sleep(0.1)
+        assert looked == []
+
+    asyncio.run(run())
+
+
+def test_a_stop_lets_each_connection_send_what_is_ready_before_it_breaks_it_off(tmp_path: Path) -> None:
+    async def run() -> None:
+        one, ends, durable = await broker(tmp_path).start(), list[str](), list[bool]()
+        write(one, "t")
+        node = one.node
+
+        class Noted:
+            def close(self) -> None:
+                ends.append("close")
+
+            def abort(self) -> None:
+                ends.append("abort")
+                durable.append(node.storage.durable == node.storage.last_appended)
+
+        node.connections[cast(Connection, Noted())] = None
+        await one.stop()
+        assert (ends, durable) == (["close", "abort"], [True])
 
     asyncio.run(run())
 

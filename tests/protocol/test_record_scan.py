@@ -22,6 +22,7 @@ from fencepost.protocol.record_scan import (
 )
 from fencepost.protocol.records import NewRecord, Record, decode_batch, encode_batch, varint
 from fencepost.protocol.steps import STEP, Pace, Steps, finish
+from fencepost.protocol.types import Milliseconds
 
 pytestmark = pytest.mark.usefixtures("each_twin")
 
@@ -208,7 +209,7 @@ def test_all_records_of_log_append_time_have_the_time_of_their_batch() -> None:
     """Whatever their producer said: that is not what a consumer is told."""
     batch = encode_batch([(NOW + n, None, None, ()) for n in range(3)])
     header = read_header(batch)
-    header = header._replace(attributes=header.attributes | 8, max_timestamp=NOW - 5)
+    header = header._replace(attributes=header.attributes | 8, max_timestamp=Milliseconds(NOW - 5))
     assert header.is_log_append_time
     for wanted, offset, found in ((NOW - 9, 0, (NOW - 5, 0)), (NOW - 5, 2, (NOW - 5, 2)), (NOW, 0, None)):
         assert finish(first_moment(batch, header, wanted, offset, LARGE, Pace())) == found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -20,7 +21,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from fencepost.spark import Sink
+from fencepost.spark import Sink, routing
+from fencepost.spark.attempt import Plan
 from fencepost.spark.routing import check_columns
 
 
@@ -79,3 +81,36 @@ def test_a_column_that_is_there_twice_is_named() -> None:
 def test_a_codec_that_there_is_not_is_named_at_once(codec: str) -> None:
     with pytest.raises(ValueError, match="it must be one of none, gzip, snappy, lz4, zstd"):
         Sink("app", "nowhere:1", ["out"], compression=codec)
+
+
+class Rows(Columns):
+    """A DataFrame of which only what Spark's partitions become is looked at."""
+
+    partitions = 0
+
+    def same(self, *_: object) -> Rows:
+        return self
+
+    select = mapInArrow = same
+
+    def repartitionById(self, count: int, number: int) -> Rows:
+        assert number == 1000 % count
+        self.partitions = count
+        return self
+
+
+@pytest.mark.parametrize("slots", [1, 2, 7])
+def test_each_slot_has_a_task(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Target(int):
+        def cast(self, _: str) -> Target:
+            return self
+
+        alias = cast
+
+    rows, plan = (
+        Rows(value=DATA),
+        SimpleNamespace(counts={"out": 9}, batch_bytes=1000, slots=dict.fromkeys(range(slots))),
+    )
+    monkeypatch.setattr(routing, "sf", SimpleNamespace(col=lambda _: Target(1000), lit=lambda _: Target(0)))
+    routing.route(cast(DataFrame, rows), "out", cast(Plan, plan))
+    assert rows.partitions == slots

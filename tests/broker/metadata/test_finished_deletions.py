@@ -69,7 +69,11 @@ def test_it_counts_as_done_when_the_disk_has_that_its_offsets_are_forgotten(
 
     def sync_late(disk: LocalDisk, files: Sequence[File], done: SyncDone) -> None:
         loop = asyncio.get_running_loop()
-        sync(disk, files, lambda error: loop.call_later(0.1, done, error) and None)
+
+        def later(error: OSError | None) -> None:
+            loop.call_later(0.1, done, error)
+
+        sync(disk, files, later)
 
     def finished(topics: Any, names: Sequence[str], *forget: Any) -> None:
         assert names == [topic]

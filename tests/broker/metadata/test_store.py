@@ -311,3 +311,9 @@ def test_a_store_that_cannot_be_opened_leaves_nothing_behind(
     with pytest.raises(OSError, match="has failed"):
         SqliteMetadataStore(tmp_path / "metadata.sqlite")
     assert [path.name for path in tmp_path.iterdir()] == there
+
+
+def test_each_change_is_synced_whatever_else_sqlite_would_take_for_enough(tmp_path: Path) -> None:
+    """With NORMAL a power loss at the wrong moment may leave a damaged file on some file systems."""
+    with closing(SqliteMetadataStore(tmp_path / "metadata.sqlite")) as store:
+        assert [row[0] for row in store._connection.execute("PRAGMA synchronous")] == [2]

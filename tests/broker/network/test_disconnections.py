@@ -116,3 +116,25 @@ def test_a_node_that_stops_aborts_nothing_of_those_whose_connections_it_ends(clo
         return aborted
 
     assert run(main) == (["id"] if closed == "never" else [])
+
+
+def test_a_node_that_has_ended_aborts_nothing() -> None:
+    """Its next start knows nothing of who was connected, and the producer may have come back to that."""
+
+    async def main(loop: VirtualLoop) -> list[Any]:
+        settings = {"transaction.abort.on.disconnect": True, "transaction.abort.on.disconnect.grace.ms": GRACE_MS}
+        world, aborted = World(loop, 1, settings), list[Any]()
+        await world.start()
+        assert world.broker is not None
+        producer = Producer(ADDRESS, transactional_id="id", runtime=world.runtime("producer"))
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await (await producer.send("t", b"open"))
+        await producer.abandon()
+        world.broker.node.transactions.abort_abandoned = lambda *given: aborted.append(given)  # type: ignore[method-assign]
+        await asyncio.sleep(GRACE_MS / 2000)
+        await world.stop()
+        await asyncio.sleep(GRACE_MS / 500)
+        return aborted
+
+    assert run(main) == []
