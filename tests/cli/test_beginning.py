@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import gc
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,15 +22,17 @@ from fencepost.log.descriptors import LEAST
 
 
 @pytest.fixture(autouse=True)
-def nothing_of_the_process_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_of_the_process_changes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(serve, "StopSignals", lambda: SimpleNamespace(have_come=lambda: False))
     monkeypatch.setattr(serve, "freed_memory", lambda _: None)
     monkeypatch.setattr(serve, "get_logger", lambda _: None)
-    monkeypatch.setattr(serve.logging, "basicConfig", lambda **_: None)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    yield
+    gc.enable()
 
 
 def options(**given: object) -> argparse.Namespace:
-    usual = {"listen": "127.0.0.1:0", "advertise": None, "metrics": None, "data": "", "set": [], "settings": None}
+    usual: dict[str, object] = {"listen": "127.0.0.1:0", "advertise": None, "metrics": None, "data": "", "set": [], "settings": None}
     others = {"flush": "durable", "recover_from_segments": False, "rebuild_metadata": False}
     return argparse.Namespace(**{**usual, **others, **given})
 
