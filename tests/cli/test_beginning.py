@@ -32,7 +32,14 @@ def nothing_of_the_process_changes(monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def options(**given: object) -> argparse.Namespace:
-    usual: dict[str, object] = {"listen": "127.0.0.1:0", "advertise": None, "metrics": None, "data": "", "set": [], "settings": None}
+    usual: dict[str, object] = {
+        "listen": "127.0.0.1:0",
+        "advertise": None,
+        "metrics": None,
+        "data": "",
+        "set": [],
+        "settings": None,
+    }
     others = {"flush": "durable", "recover_from_segments": False, "rebuild_metadata": False}
     return argparse.Namespace(**{**usual, **others, **given})
 

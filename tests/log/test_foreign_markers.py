@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 
 import pytest
-from tests.log.log_doubles import ROOT, START, Node, append, append_transactional, batch, end, marker, run
+from tests.log.cleaner_doubles import SETTINGS, until_idle
+from tests.log.log_doubles import ROOT, START, Node, append, append_transactional, batch, bytes_of, end, marker, run
 
-from fencepost.protocol.batch import stamp
-from fencepost.protocol.records import encode_record, seal
+from fencepost.protocol.batch import HEADER_SIZE, stamp
+from fencepost.protocol.records import decode_batch, encode_batch, encode_record, seal
 from fencepost.protocol.types import Epoch, LeaderEpoch, Offset, ProducerId
 
 FILE = ROOT / "t-0" / f"{0:020d}.log"
@@ -143,5 +144,27 @@ def test_a_plain_batch_behind_a_foreign_one_is_kept() -> None:
         node.kill()
         assert (node.partition.log_end_offset, list(node.partition.producers.entries)) == (2, [9])
         append(node.partition, batch(producer=(9, 0, 1)))
+
+    run(main())
+
+
+@pytest.mark.parametrize("what", ["half a key", "no key", "half a value", "no value"])
+def test_what_is_no_marker_stays_where_a_log_is_cleaned(what: str) -> None:
+    """Nobody knows whether it is superseded."""
+
+    async def main() -> None:
+        node = Node(flush="os", **SETTINGS)
+        append(node.partition, encode_batch([(START, b"k", b"old", ())]))
+        put(node, FOREIGN[what], 1)
+        node.kill()
+        append(node.partition, encode_batch([(START, b"k", b"new", ())]))
+        node.partition.roll()
+        node.storage.checkpoint_soon()
+        await node.settled()
+        cleaner = await until_idle(node)
+        assert cleaner.metrics.passes > 0
+        foreign, new = bytes_of(node.partition)
+        assert foreign[HEADER_SIZE:] == FOREIGN[what][HEADER_SIZE:]
+        assert [record.value for record in decode_batch(new)] == [b"new"]
 
     run(main())

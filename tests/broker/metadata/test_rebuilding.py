@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 import uuid
@@ -9,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from tests.broker.directories import node
@@ -96,6 +98,26 @@ def test_lost_metadata_is_refused_and_made_again(tmp_path: Path, flush: str, how
         pass
     with node(tmp_path, flush) as client:
         assert values(fetch(client, topic)) == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_rebuild_that_is_cut_off_is_finished_by_the_next_start_with_the_option_or_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
+    with node(tmp_path) as client:
+        topic, given = new_topic(client), init_answer(client, None).producer_id
+        record = batch("x", pair=(given, 0), sequence=0)
+        assert produce(client, topic, record).error_code == ErrorCode.NONE
+    lose(tmp_path, "gone")
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "start", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+        with pytest.raises(DirectoryUnusable, match="cannot be used"), node(tmp_path, rebuild=True):
+            pass
+    with node(tmp_path, rebuild=again) as client:
+        assert values(fetch(client, topic)) == ["x"]
+        assert init_answer(client, None).producer_id > FIRST_PRODUCER_ID + given
+    with pytest.raises(DirectoryUnusable, match="start again without"), node(tmp_path, rebuild=True):
+        pass
 
 
 def test_partitions_that_this_commit_log_never_knew_are_read_as_they_are(tmp_path: Path) -> None:

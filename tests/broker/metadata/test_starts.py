@@ -127,6 +127,18 @@ def test_older_metadata_gives_out_no_producer_id_twice(
     assert len([said for said in caplog.messages if "metadata.sqlite is older than the rest" in said]) == 1
 
 
+def test_older_metadata_goes_on_beyond_every_producer_id_that_a_partition_knows(history: History) -> None:
+    """Also beyond those that a start with older metadata gave out before."""
+    for _ in range(2):
+        exchange(history.data, METADATA, history.first)
+        with node(history.data) as client:
+            given = new_producer(client)
+            assert given not in history.known
+            history.known.append(given)
+            record = batch("x", pair=(given, 0), sequence=0)
+            assert produce(client, history.topic, record).error_code == ErrorCode.NONE
+
+
 def test_starts_are_counted_on_with_older_metadata(history: History) -> None:
     """Counted from there, a commit log of a later start would be taken for an older one, or the other way round."""
     exchange(history.data, METADATA, history.first)
