@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import cramjam
@@ -251,6 +252,36 @@ def test_lz4_whose_blocks_depend_on_each_other_is_refused(linked: bool, most: in
     packer.compress(encode_batch([(START, None, b"v", ())] * 40)[HEADER_SIZE:])
     error = error_of(claiming(40, Compression.LZ4, bytes(packer.finish())), check_max_records=most)
     assert error == (ErrorCode.UNKNOWN_SERVER_ERROR if linked else None)
+
+
+def lz4_frame(body: bytes, *, piece: int = 1 << 20) -> bytes:
+    """A frame with a block for each piece."""
+    packer = cramjam.lz4.Compressor(level=4, block_linked=False)
+    parts = []
+    for at in range(0, len(body), piece):
+        packer.compress(body[at : at + piece])
+        parts.append(bytes(packer.flush()))
+    return b"".join([*parts, bytes(packer.finish())])
+
+
+@pytest.mark.parametrize("most", [1, 40], ids=["large", "small"])
+@pytest.mark.parametrize("first", [0, 1, 500])
+def test_lz4_in_several_frames_is_refused(first: int, most: int) -> None:
+    """Java's reader takes the first one for all: it would miss records, and stop there for ever."""
+    body = encode_batch([(START, None, b"v", ())] * 400)[HEADER_SIZE:]
+    frames = lz4_frame(body[:first]) + lz4_frame(body[first:])
+    error = error_of(claiming(400, Compression.LZ4, frames), check_max_records=most, check_max_bytes=0)
+    assert error == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("most", [1, 40], ids=["large", "small"])
+@pytest.mark.parametrize("piece", [700, 1 << 20])
+def test_lz4_of_what_holds_lz4_is_taken(piece: int, most: int) -> None:
+    """A value that somebody has compressed stands in the frame as it is."""
+    records = [(START, None, lz4_frame(random.Random(number).randbytes(500)), ()) for number in range(40)]
+    frame = lz4_frame(encode_batch(records)[HEADER_SIZE:], piece=piece)
+    assert frame.count(frame[:4]) > 1, "one of them is not folded"
+    assert error_of(claiming(40, Compression.LZ4, frame), check_max_records=most, check_max_bytes=0) is None
 
 
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=5), st.integers(-9, 9))

@@ -7,7 +7,7 @@ import resource
 import tracemalloc
 import zlib
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from random import Random
 
 import aiokafka.codec
@@ -328,3 +328,42 @@ def test_what_is_first_in_a_snappy_block_can_be_no_copy_and_is_there(tag: int, f
             is_right = tag == 0 and len(rest) == 2 and size != b"\0"
             with nullcontext() if is_right else pytest.raises(ProtocolError, match="does not begin as such"):
                 check_start(Compression.SNAPPY, front + size + rest)
+
+
+def lz4_frame(flags: int, blocks: list[bytes]) -> bytes:
+    """A frame of blocks that stand there as they are, with the parts that its flags name; all sums are 0."""
+    sum_of_a_block, size, sum_of_all = (bool(flags >> bit & 1) for bit in (4, 3, 2))
+    parts = [(1 << 31 | len(block)).to_bytes(4, "little") + block + bytes(4 * sum_of_a_block) for block in blocks]
+    head = b"\x04\x22\x4d\x18" + bytes((0b0110_0000 | flags, 0x40)) + bytes(8 * size) + b"\0"
+    return head + b"".join(parts) + bytes(4) + bytes(4 * sum_of_all)
+
+
+@pytest.mark.parametrize("flags", [flags << 2 for flags in range(8)])
+def test_an_lz4_frame_behind_another_is_told_from_one_that_is_in_it(flags: int) -> None:
+    """Java's reader knows of the first one only.  Records may hold what begins as a frame."""
+    inside = lz4_frame(flags, [b"a value", b"of two blocks"])
+    one = lz4_frame(flags, [inside] * 3 + [b"x"])
+    check_start(Compression.LZ4, one)
+    for end in range(len(inside), len(one)):
+        check_start(Compression.LZ4, one[:end])  # a cut is found when it is unfolded
+    for second in (lz4_frame(0, []), lz4_frame(flags, [inside])):
+        with pytest.raises(ProtocolError, match="several frames"):
+            check_start(Compression.LZ4, one + second)
+
+
+def test_the_end_of_an_lz4_frame_of_very_many_small_blocks_is_not_looked_for() -> None:
+    """It would take long, and nobody writes such a one."""
+    full = lz4_frame(0, [bytes(60)] * 15_000 + [b"\x04\x22\x4d\x18"])
+    check_start(Compression.LZ4, full)
+    with pytest.raises(ProtocolError, match="several frames"):
+        check_start(Compression.LZ4, lz4_frame(0, [b"x"] * 15_000 + [b"\x04\x22\x4d\x18"]))
+
+
+def test_an_lz4_frame_is_one_that_java_reads() -> None:
+    """Of version 1, with blocks that do not depend on each other, without a dictionary; the bit between is reserved."""
+    taken = set()
+    for flags in range(256):
+        with suppress(ProtocolError):
+            check_start(Compression.LZ4, b"\x04\x22\x4d\x18" + bytes((flags, 0x40, 0)) + bytes(8))
+            taken.add(flags)
+    assert taken == {0b0110_0000 | parts << 2 for parts in range(8)}

@@ -60,6 +60,12 @@ _LONGEST_MAGIC: Final = 4
 #: version 1, blocks that do not depend on each other, no dictionary.
 _LZ4_BITS: Final = 0b1110_0011
 _LZ4_AS_JAVA_READS: Final = 0b0110_0000
+#: And those that make parts of it longer: a checksum of each block, the size of all of it.
+_LZ4_BLOCK_SUMS, _LZ4_SIZE = 0b1_0000, 0b1000
+_LZ4_STORED = 1 << 31
+"""Beside the size of a block: it is there as it is."""
+_LZ4_BLOCK: Final = 64
+"""For so many bytes one more block is looked at: 64 KB, the least that a full one has, are never folded to fewer."""
 
 USUAL_LEVELS: Final = {Compression.GZIP: 6, Compression.LZ4: 4, Compression.ZSTD: 3}
 """How hard the codecs that have levels work, unless they are told."""
@@ -154,6 +160,26 @@ def check_start(compression: Compression, data: Buffer) -> None:
         raise ProtocolError(f"{compression.name.lower()} data is damaged: it does not begin as such")
     if compression is Compression.LZ4 and (len(data) < 5 or data[4] & _LZ4_BITS != _LZ4_AS_JAVA_READS):
         raise ProtocolError("lz4 data has blocks that depend on each other, which Java clients do not read")
+    if compression is Compression.LZ4 and _has_another_lz4_frame(bytes(data)):
+        raise ProtocolError("lz4 data has several frames or very small blocks: Java clients read the first frame only")
+
+
+def _has_another_lz4_frame(data: bytes) -> bool:
+    """Whether one begins behind the first, or that has so many blocks that nobody looks for its end."""
+    (magic,) = _MAGICS[Compression.LZ4]
+    if data.find(magic, len(magic)) < 0:
+        return False
+    # Compressed records may have the same four bytes in them.
+    flags, at = data[4], 7
+    at += 8 if flags & _LZ4_SIZE else 0
+    for _ in range(_PARTS_IN_ANY_CASE + len(data) // _LZ4_BLOCK):
+        size = int.from_bytes(data[at : at + 4], "little")
+        at += 4
+        if not size:
+            return data.find(magic, at) >= 0
+        at += size & ~_LZ4_STORED
+        at += 4 if flags & _LZ4_BLOCK_SUMS else 0
+    return True
 
 
 def _begins_as_snappy(data: memoryview) -> bool:

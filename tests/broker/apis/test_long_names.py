@@ -12,6 +12,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AlterConfigsRequest,
     CreateTopicsRequest,
+    DescribeConfigsRequest,
     DescribeGroupsRequest,
     IncrementalAlterConfigsRequest,
     UpdateFeaturesRequest,
@@ -19,6 +20,7 @@ from fencepost.protocol.messages import (
 from fencepost.protocol.messages.alter_configs import AlterableConfig as Altered
 from fencepost.protocol.messages.alter_configs import AlterConfigsResource as Configured
 from fencepost.protocol.messages.create_topics import CreatableTopic
+from fencepost.protocol.messages.describe_configs import BROKER_RESOURCE, DescribeConfigsResource
 from fencepost.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
 
@@ -71,3 +73,13 @@ def test_a_setting_that_is_too_long_is_refused_as_any_other(
         request = AlterConfigsRequest(resources=[whole], validate_only=False)
     (refused,) = client.ask(request).responses
     assert refused.error_code == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_a_broker_with_a_long_name_leaves_what_is_told_of_others_as_it_is(client: Client, version: int) -> None:
+    asked = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=["retention.ms"])
+        for kind, name in ((TOPIC, new_topic(client)), (BROKER_RESOURCE, LONG))
+    ]
+    topic, broker = client.ask(DescribeConfigsRequest(resources=asked), version=version).results
+    assert (topic.error_code, broker.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_REQUEST)
