@@ -10,7 +10,7 @@ import pytest
 from tests.log.histories import small_files
 from tests.log.log_doubles import ROOT, Node, append, append_transactional, batch, bytes_of, end, run
 
-from fencepost.log import interruption
+from fencepost.log import interruption, replay
 from fencepost.log.interruption import PATIENCE_SECONDS, Interruption
 from fencepost.log.open_files import OpenFiles
 from fencepost.log.storage import Storage
@@ -80,6 +80,41 @@ def test_a_start_that_is_cut_off_wherever_it_reads_leaves_everything_to_the_next
 
     run(main())
     assert cut_off > 20
+
+
+@pytest.mark.parametrize("topics", ["t", "tu"])
+def test_what_was_cut_is_said_by_the_start_that_did_it_though_it_is_cut_off_itself(
+    topics: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next one finds nothing to cut there."""
+    small_files(monkeypatch)
+    monkeypatch.setattr(replay, "_TOGETHER", 1)
+    monkeypatch.setattr(interruption, "PATIENCE_SECONDS", 0)
+
+    async def main() -> None:
+        node = Node(SimulatedDisk(Random(1)), [(topic, 0) for topic in topics])
+        (name,) = node.disk.list(ROOT / "commit-log")
+        file = node.disk.open(ROOT / "commit-log" / name)
+        begun = len(file.pread(file.size(), 0).rstrip(b"\0"))
+        for topic in topics:
+            append(node.of(topic), batch(tag=topic))
+        await node.settled()
+        lost = sum(node.of(topic).segments[-1].size for topic in topics)
+        file.pwrite(bytes(file.size() - begun), begun)
+        assert isinstance(node.disk, SimulatedDisk)
+        node.disk.crash()
+        cut_off = 0
+        while True:
+            try:
+                node.start(storage_of(node, Interruption(after(cut_off + 1))))
+            except asyncio.CancelledError:
+                cut_off += 1
+            else:
+                break
+        said = [int(text.split()[1]) for text in caplog.messages if text.startswith("cut ")]
+        assert (sum(said), len(said), cut_off > 5) == (lost, len(topics), True)
+
+    run(main())
 
 
 def test_a_start_is_cut_off_where_it_reads_a_file_that_is_long_open(monkeypatch: pytest.MonkeyPatch) -> None:

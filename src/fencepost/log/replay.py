@@ -240,6 +240,9 @@ class Replay:
                 path,
                 len(self.read_alone),
             )
+
+    def tell_of_cuts(self, path: Path) -> None:
+        """Say what `apply` has cut, as far as it came: who starts again finds nothing of it."""
         if self._cut and not self._torn:
             what = f"cut {self._cut} bytes from segments that {path} does not know of; nobody was told that they are"
             logger.warning("%s durable, unless the disk has emptied the end of the log since", what)
