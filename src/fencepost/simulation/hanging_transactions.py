@@ -48,4 +48,4 @@ async def _end_one(admin: Admin, world: World, chance: Random, age_ms: int) -> N
     except MisuseError:
         world.note(f"an operator was not let end what begins at offset {start} of {at}")
     else:
-        world.note(f"an operator ended what begins at offset {start} of {at}")
+        world.violated(f"what begins at offset {start} of {at} was ended by an operator, beside its coordinator")

@@ -280,6 +280,27 @@ def test_only_a_hanging_transaction_is_aborted() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("next_one", [False, True])
+def test_a_transaction_that_ends_while_its_coordinator_is_asked_is_not_aborted(next_one: bool) -> None:
+    """An abort would be of the one that its producer has begun since, which the coordinator may commit."""
+
+    async def scenario(nodes: Nodes) -> None:
+        answers = Answers(nodes, state(last=long_ago(nodes)))
+
+        def answer(node: int, request: Any) -> Any:
+            if isinstance(request, ListTransactionsRequest):
+                answers.states[AT] = [state(last=long_ago(nodes), start=9 if next_one else None)]
+            return answers(node, request)
+
+        nodes.answer = answer
+        async with nodes.admin() as admin:
+            with pytest.raises(MisuseError, match=r"no transaction that is open in t-0 begins at offset 3"):
+                await admin.abort_transaction(AT, 3)
+        assert nodes.requests(WriteTxnMarkersRequest) == []
+
+    play(scenario)
+
+
 def test_nothing_hangs_for_sure_while_a_coordinator_is_away() -> None:
     """It may come back, and commit."""
 

@@ -206,9 +206,7 @@ async def _hanging_at(
     cluster: Cluster, at: TopicPartition, start_offset: int, timeout_ms: int, deadline: Deadline
 ) -> HangingTransaction | None:
     """The transaction that begins there, if one is open.  Raises MisuseError if it does not hang."""
-    states = (await describe_producers(cluster, [at], deadline))[at]
-    opened = [found for found in (_open(at, state) for state in states) if found is not None]
-    found = [each for each in opened if each.start_offset == start_offset]
+    found = await _open_at(cluster, at, start_offset, deadline)
     if not found:
         return None
     age = cluster.runtime.clock.now() - found[0].last_timestamp
@@ -223,7 +221,18 @@ async def _hanging_at(
             f"the transaction that begins at offset {start_offset} of {at} does not hang: its coordinator will end it, "
             "when its time-out is over at the latest. To end it now, initialize a producer with its transactional id"
         )
-    return hanging[0]
+    # One that was ended while its coordinator was asked is none: the marker would end the producer's next one.
+    still = await _open_at(cluster, at, start_offset, deadline)
+    return hanging[0] if still else None
+
+
+async def _open_at(
+    cluster: Cluster, at: TopicPartition, start_offset: int, deadline: Deadline
+) -> list[HangingTransaction]:
+    """The transaction that is open and begins there; none if there is none."""
+    states = (await describe_producers(cluster, [at], deadline))[at]
+    opened = [found for found in (_open(at, state) for state in states) if found is not None]
+    return [each for each in opened if each.start_offset == start_offset]
 
 
 async def _write_marker(cluster: Cluster, hanging: HangingTransaction, deadline: Deadline) -> object:
