@@ -43,7 +43,6 @@ logger = get_logger(__name__)
 
 _TOGETHER: Final = 64
 """Segments that are written to and synced together: each has a descriptor until then."""
-
 _ONE_WRITE: Final = 1024 * 1024
 """Bytes of one write, or a little more."""
 

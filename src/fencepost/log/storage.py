@@ -18,7 +18,8 @@ from fencepost.log.checkpointing import Checkpoints
 from fencepost.log.commit_log import EXTENT_THRESHOLD, CommitLog, StorageFailed
 from fencepost.log.commit_log_entries import NamedFile
 from fencepost.log.commit_log_files import CommitLogDamaged
-from fencepost.log.data_directory import DeletedTopic, DirectoryUnusable
+from fencepost.log.data_directory import DeletedTopic
+from fencepost.log.data_directory import DirectoryUnusable as DirectoryUnusable
 from fencepost.log.disk import Disk, NothingLeft
 from fencepost.log.interruption import Interruption
 from fencepost.log.offline import OfflinePartition
@@ -36,8 +37,6 @@ from fencepost.protocol.types import FIRST_LEADER_EPOCH, NO_LSN, Buffer, LeaderE
 from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)
-
-__all__ = ["DirectoryUnusable", "Storage"]
 
 _ADVANCED_AT_ONCE = 200  # partitions whose high watermark follows a sync in one turn of the event loop
 
@@ -88,8 +87,7 @@ class Storage:
         """Partitions with files whose directory entry may not be synced yet."""
         self._next_number, self._flush_scheduled = 0, False
         self._release: Callable[[], None] | None = None
-        self._replay = Replay()
-        self.removals = Removals(disk, self.space)
+        self._replay, self.removals = Replay(), Removals(disk, self.space)
         self._checkpoints = Checkpoints(
             disk,
             path,
