@@ -34,7 +34,7 @@ from fencepost.log.commit_log_entries import (
 )
 from fencepost.log.commit_log_files import CommitLogDamaged, those_that_count
 from fencepost.log.commit_log_reading import Ending, Generation, read_generation
-from fencepost.log.data_directory import deleted_name, is_in_its_place
+from fencepost.log.data_directory import COMMIT_LOG, deleted_name, is_in_its_place
 from fencepost.log.disk import Disk, File, NothingLeft
 from fencepost.node_log import get_logger
 from fencepost.protocol.types import NO_OFFSET, Offset
@@ -240,12 +240,6 @@ class Replay:
                 len(self.read_alone),
             )
 
-    def tell_of_cuts(self, path: Path) -> None:
-        """Say what `apply` has cut, as far as it came: who starts again finds nothing of it."""
-        if self._cut and not self._torn:
-            what = f"cut {self._cut} bytes from segments that {path} does not know of; nobody was told that they are"
-            logger.warning("%s durable, unless the disk has emptied the end of the log since", what)
-
     def apply(self, disk: Disk, root: Path) -> None:
         """Write every noted byte where it belongs and cut each segment to its known size.
 
@@ -267,8 +261,13 @@ class Replay:
                 noted.setdefault(known, []).append((position, data))
         # What was noted for an earlier topic of the same name is of a file that is not among these.
         there = iter([each for each in self.files.values() if not each.removed and not each.aside])
-        while few := list(islice(there, _TOGETHER)):
-            self._apply_to([each for each in few if each.partition not in self.lost], noted, disk, root)
+        try:
+            while few := list(islice(there, _TOGETHER)):
+                self._apply_to([each for each in few if each.partition not in self.lost], noted, disk, root)
+        finally:
+            if self._cut and not self._torn:
+                what = f"cut {self._cut} bytes from segments that {root / COMMIT_LOG} does not know of; nobody was told"
+                logger.warning("%s that they are durable, unless the disk has emptied the end of the log since", what)
 
     def _apply_to(
         self, few: list[KnownFile], noted: Mapping[KnownFile, list[tuple[int, memoryview]]], disk: Disk, root: Path

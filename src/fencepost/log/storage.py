@@ -130,10 +130,7 @@ class Storage:
             self._replay.read(self._disk, self._log, self._recover_from_segments)
         except CommitLogDamaged as damaged:
             raise DirectoryUnusable(str(damaged)) from damaged
-        try:
-            self._replay.apply(self._disk, self.path)
-        finally:
-            self._replay.tell_of_cuts(self._log.directory)
+        self._replay.apply(self._disk, self.path)
         return not self._replay.complete and (self._replay.newest > 0 or self.has_partitions)
 
     def start(self) -> None:
