@@ -34,6 +34,8 @@ _ANSWERS: Final = {
     "groups": ("groups",),
     "results": ("resources", "topics", "groups_names", "creations"),
     "filter_results": ("filters",),
+    "replica_election_results": ("topic_partitions",),
+    "partition_result": ("partitions",),
     "results_by_topic": ("topics",),
     "results_by_transaction": ("transactions",),
     "topic_results": ("topics",),
@@ -46,7 +48,7 @@ _ANSWERS: Final = {
 _ALSO: Final = {"partition_index": ("partition", "index")}
 
 #: What an item of a request is that is no structure: the name or the number of the thing itself.
-_ITSELF: Final = ("key", "group_id", "name", "transactional_id", "partition_index")
+_ITSELF: Final = ("key", "group_id", "name", "transactional_id", "partition_index", "partition_id")
 
 #: What a field has that tells nothing, where that is not its default.
 _NOTHING: Final[dict[str, Any]] = {
