@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.spark.places import Place
@@ -14,6 +15,12 @@ from fencepost.spark import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# Java's second compiler takes more than it gives to a process that ends soon, of which there are many.
+QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(_name, QUICK)
 
 
 @pytest.fixture(scope="module")

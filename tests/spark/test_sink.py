@@ -95,6 +95,7 @@ class Rows:
         self.ends_of: Sequence[BaseException] = ()
         """An exception, the one that was on its way when it came, and so on."""
         context = SimpleNamespace(
+            master="spark://there:7077",
             getConf=lambda: config,
             getLocalProperty=lambda _name: None,
             _jsc=SimpleNamespace(sc=lambda: scala),
@@ -133,10 +134,16 @@ def raise_all(errors: Sequence[BaseException]) -> None:
         raise errors[0]
 
 
-def run_tasks(monkeypatch: pytest.MonkeyPatch, sink: Sink, plan: Plan, rows: Rows) -> None:
+def run_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+    sink: Sink,
+    plan: Plan,
+    rows: Rows,
+    route: Callable[..., Any] = lambda rows, *_: rows,
+) -> None:
     """Tried without Spark, which would wait for a task that a listener with TLS does not understand."""
     monkeypatch.setattr("fencepost.spark.sink.stop_of", lambda _spark: None)
-    monkeypatch.setattr("fencepost.spark.routing.route", lambda rows, *_: rows)
+    monkeypatch.setattr("fencepost.spark.routing.route", route)
     portal = Portal()
     surroundings: Any = _InThisThread(sink, portal, rows, "t")  # type: ignore[arg-type]
     try:
@@ -155,6 +162,7 @@ def test_tasks_are_given_what_the_sink_was_given(monkeypatch: pytest.MonkeyPatch
     ((task, _),) = rows.tasks
     assert (task.bootstrap_servers, task.plan) == ("127.0.0.1:9092", PLAN)
     assert task.security is sink._security
+    assert task.ledger is None
 
 
 FRAMES = 'Traceback (most recent call last):\n  File "encoding.py", line 9, in _topics_of\n    raise RowError(\n'

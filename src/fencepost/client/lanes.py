@@ -176,6 +176,11 @@ class Lane:
         self.retry_at, self.through = None, connection
         return batch
 
+    def go_on(self, producer_id_and_epoch: ProducerIdAndEpoch, sequence: int) -> None:
+        """Under this producer id and epoch somebody else used the numbers before this one."""
+        assert self.is_idle, "what has a number keeps it"
+        self.producer_id_and_epoch, self.next_sequence = producer_id_and_epoch, sequence
+
     def acknowledged(self, batch: Batch) -> None:
         """Note that the leader has this batch."""
         self.in_flight.remove(batch)

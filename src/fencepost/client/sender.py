@@ -20,9 +20,7 @@ from fencepost.client.connection import Connection
 from fencepost.client.deadline import Deadline
 from fencepost.client.errors import ClientError, ClosedError
 from fencepost.client.lanes import Lane, Next, portions, topic_data
-from fencepost.client.outcomes import (
-    Outcome,
-)
+from fencepost.client.outcomes import Outcome
 from fencepost.client.producer_record import too_large
 from fencepost.client.routes import Routes
 from fencepost.client.rules import Rules
@@ -172,6 +170,10 @@ class Sender:
         whole = self._loop.create_future()
         self._put_in(at, builder).whole = whole
         return whole
+
+    def go_on(self, at: TopicPartition, who: ProducerIdAndEpoch, sequence: int) -> None:
+        """Under this producer id and epoch the next batch for a partition has this number."""
+        self._lane(at).go_on(who, sequence)
 
     def append_together(self, at: TopicPartition, builder: BatchBuilder, together: Together) -> None:
         """Send a batch that is filled already, as one of several."""

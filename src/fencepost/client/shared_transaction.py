@@ -17,6 +17,7 @@ from fencepost.client.outcomes import Outcome
 from fencepost.client.sender import Sender
 from fencepost.client.transactional_id import BEFORE_TV2, SINCE_TV2, TransactionalId
 from fencepost.client.transactions import NEWEST_PRODUCE
+from fencepost.protocol.batch import next_sequence
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import BatchBuilder
@@ -94,6 +95,14 @@ class SharedTransaction:
         if self.error is not None:
             raise self.error
         return self.sender.append_batch(at, builder)
+
+    def go_on(self, at: TopicPartition, records: int) -> None:
+        """Give the next batch for a partition the number that comes after so many records under this epoch.
+
+        So partitions can be written by several processes by turns; nothing of this one may be on its way there.
+        """
+        assert self.sender is not None
+        self.sender.go_on(at, self._ticket.producer_id_and_epoch, next_sequence(0, records))
 
     async def finish(self) -> None:
         """Wait until everything is acknowledged.  Raises what went wrong."""

@@ -64,6 +64,27 @@ def batch_bytes(limits: Iterable[int]) -> int:
     return max(min((BATCH_BYTES, *(limit - limit // 8 for limit in limits))), 1)
 
 
+class Receipt(NamedTuple):
+    """Records of one topic-partition that are acknowledged, from `first_offset` to `last_offset` among others.
+
+    `size`: bytes of their record batches before compression.
+    """
+
+    records: int
+    first_offset: int
+    last_offset: int
+    size: int
+
+    def __or__(self, other: Receipt) -> Receipt:
+        """Both."""
+        return Receipt(
+            self.records + other.records,
+            min(self.first_offset, other.first_offset),
+            max(self.last_offset, other.last_offset),
+            self.size + other.size,
+        )
+
+
 class _Sent(NamedTuple):
     """A batch that was handed over: records, bytes, and where they are once they are acknowledged."""
 
@@ -85,50 +106,42 @@ async def claim(cluster: Cluster, plan: Plan, slot: int, attempt_number: int) ->
     return Attempt(cluster, plan, slot, claimed)
 
 
-class Attempt:
-    """An attempt that has claimed its slot.  `close` it."""
+class Sending:
+    """What one task sends under the shared transaction.  `close` it."""
 
-    def __init__(self, cluster: Cluster, plan: Plan, slot: int, claimed: ProducerIdAndEpoch) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan) -> None:
         self._cluster = cluster
         self._topics = list(plan.counts)
-        self._slot = slot
-        self._claimed = claimed
         self._sent: dict[TopicPartition, list[_Sent]] = {}
+        self._knows_topics = False
         self._writer = SharedTransaction(
             cluster, plan.ticket, compression=plan.compression, delivery_timeout_ms=plan.delivery_timeout_ms
         )
 
     async def write(self, at: TopicPartition, records: BatchBuilder) -> None:
         """Send a batch.  Raises what went wrong before: RowError if a record was too large for its topic."""
-        if not self._sent:
+        if not self._knows_topics:
             await look_up_anew(self._cluster, self._topics)
+            self._knows_topics = True
         count, size = records.count, records.size
         with self._naming_rows():
             offset = await self._writer.write(at, records)
         self._sent.setdefault(at, []).append(_Sent(count, size, offset))
 
-    async def finish(self, rows: int) -> list[Written]:
-        """Wait until everything is acknowledged; what to report.  `rows`: how many the attempt was given.
+    def go_on(self, at: TopicPartition, records: int) -> None:
+        """The next batch for a place comes after so many records that others have sent there under this epoch."""
+        self._writer.go_on(at, records)
 
-        Raises what went wrong, as `write`.
-        """
+    async def acknowledged(self, at: TopicPartition) -> Receipt:
+        """Wait until all that was sent to a place since the last call is acknowledged.  Raises as `write`."""
+        sent = self._sent.pop(at)
         with self._naming_rows():
-            await self._writer.finish()
-        found = [
-            Written(
-                self._slot,
-                *self._claimed,
-                rows,
-                topic=at.topic,
-                partition=at.partition,
+            return Receipt(
                 records=sum(each.records for each in sent),
-                first_offset=sent[0].offset.result(),
-                last_offset=sent[-1].offset.result() + sent[-1].records - 1,
+                first_offset=await sent[0].offset,
+                last_offset=await sent[-1].offset + sent[-1].records - 1,
                 size=sum(each.size for each in sent),
             )
-            for at, sent in sorted(self._sent.items())
-        ]
-        return found or [Written(self._slot, *self._claimed, rows)]
 
     @contextmanager
     def _naming_rows(self) -> Iterator[None]:
@@ -145,3 +158,28 @@ class Attempt:
     async def close(self) -> None:
         """End the connections; nothing more is sent."""
         await self._writer.close()
+
+
+class Attempt(Sending):
+    """An attempt that has claimed its slot.  `close` it."""
+
+    def __init__(self, cluster: Cluster, plan: Plan, slot: int, claimed: ProducerIdAndEpoch) -> None:
+        super().__init__(cluster, plan)
+        self._slot = slot
+        self._claimed = claimed
+        self._elsewhere: dict[TopicPartition, Receipt] = {}
+
+    def note(self, at: TopicPartition, sent: Receipt) -> None:
+        """Report this too: what a task has sent that gave the other rows."""
+        self._elsewhere[at] = sent | self._elsewhere[at] if at in self._elsewhere else sent
+
+    async def finish(self, rows: int) -> list[Written]:
+        """Wait until everything is acknowledged; what to report.  `rows`: how many the attempt was given or told of.
+
+        Raises what went wrong, as `write`.
+        """
+        found = self._elsewhere
+        for at in list(self._sent):
+            self.note(at, await self.acknowledged(at))
+        claimed = self._slot, *self._claimed, rows
+        return [Written(*claimed, *at, *found[at]) for at in sorted(found)] or [Written(*claimed)]

@@ -1,15 +1,16 @@
 """What a task does with rows before the shuffle: choose the topic-partition of each, and put those of one into batches.
 
-So record batches are shuffled, a few for each topic-partition, and not rows.  The target of a row is a function of the
-row alone, so that one that is computed again goes where it went before.
+So record batches are shuffled, a few for each topic-partition, and not rows; of those that are sent at once, a receipt.
+The target of a row is a function of the row alone, so that one that is computed again goes where it went before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder, Rows, decode_batch, seal
 from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER_ID, Buffer, Epoch, ProducerId, TopicPartition
 from fencepost.runtime import SystemClock
-from fencepost.spark.attempt import BATCH_BYTES, RowError
+from fencepost.spark.attempt import BATCH_BYTES, Receipt, RowError
 from fencepost.spark.partitioning import bytes_of, murmur2
 from fencepost.spark.worker import set_aside_what_is_loaded
 
@@ -38,9 +39,11 @@ _UNFINISHED: Final = 16 * 1024 * 1024
 _TOGETHER: Final = 2 * 1024 * 1024
 """From so many bytes on record batches are handed on together; an Arrow batch takes 2 GiB."""
 
+_RECEIPT: Final = struct.Struct(">4q")
+
 Numbers = np.ndarray[Any, np.dtype[np.int32]]
 
-#: What is shuffled.
+#: What is shuffled.  Where `whole` is null they were sent already, and `batch` is a receipt for them.
 ENCODED: Final = "target int, whole boolean, batch binary"
 _SCHEMA: Final = pa.schema([("target", pa.int32()), ("whole", pa.bool_()), ("batch", pa.binary())])
 
@@ -55,25 +58,60 @@ class Leaving(NamedTuple):
     batch: BatchBuilder
 
 
+class Ahead(Protocol):
+    """Sends batches before what is shuffled is read."""
+
+    def put(self, target: int, batch: BatchBuilder) -> None:
+        """Send it behind those that were given before.  Raises what went wrong with one of those."""
+        ...
+
+    def finish(self) -> list[tuple[int, Receipt]]:
+        """Wait until all are acknowledged; targets, and receipts for what is there.  Raises what went wrong."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more is sent."""
+        ...
+
+
 @dataclass(frozen=True)
 class Encoder:
     """The function of mapInArrow that puts rows into batches.
 
     `topic`: where all rows go, None if they have a column topic.  `counts`: topic -> number of partitions.  A row for
     another topic, or for a partition that its topic does not have, raises RowError.  `batch_bytes`: the most of a
-    batch that has more than one record.
+    batch that has more than one record.  `ahead`: makes what sends the batches that are large enough at once, in this
+    task; without it all of them are handed on.
     """
 
     topic: str | None
     counts: Mapping[str, int]
     batch_bytes: int = BATCH_BYTES
+    ahead: Callable[[], Ahead] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         set_aside_what_is_loaded()
         building: dict[int, BatchBuilder] = {}
-        for batch in batches:
-            yield from _encoded(self._leaving(building, batch))
-        yield from _encoded(_rest(building, self.batch_bytes))
+        if self.ahead is None:
+            for batch in batches:
+                yield from _encoded(self._leaving(building, batch))
+            yield from _encoded(_rest(building, self.batch_bytes))
+            return
+        ahead = self.ahead()
+        try:
+            for batch in batches:
+                for each in self._leaving(building, batch):
+                    ahead.put(each.target, each.batch)
+            rest = _rest(building, self.batch_bytes)
+            for each in rest:
+                if each.whole:
+                    ahead.put(each.target, each.batch)
+            receipts = ahead.finish()
+        finally:
+            ahead.close()
+        if receipts:
+            yield _receipts(receipts)
+        yield from _encoded(each for each in rest if not each.whole)
 
     def _leaving(self, building: dict[int, BatchBuilder], batch: pa.RecordBatch) -> Iterator[Leaving]:
         for target in fill(building, batch, targets_of(batch, self.topic, self.counts), self.batch_bytes):
@@ -110,6 +148,17 @@ def _in_arrow(leaving: list[Leaving]) -> pa.RecordBatch:
     batches = pa.Array.from_buffers(pa.binary(), len(leaving), [None, pa.py_buffer(ends.astype(np.int32)), data])
     targets_, wholes = ([each[place] for each in leaving] for place in (0, 1))
     return pa.RecordBatch.from_arrays([pa.array(targets_, pa.int32()), pa.array(wholes), batches], schema=_SCHEMA)
+
+
+def _receipts(receipts: list[tuple[int, Receipt]]) -> pa.RecordBatch:
+    packed = pa.array([_RECEIPT.pack(*receipt) for _, receipt in receipts], pa.binary())
+    at = pa.array([target for target, _ in receipts], pa.int32())
+    return pa.RecordBatch.from_arrays([at, pa.nulls(len(receipts), pa.bool_()), packed], schema=_SCHEMA)
+
+
+def receipt_in(data: Buffer) -> Receipt:
+    """What `ENCODED` has in place of a batch that was sent."""
+    return Receipt(*_RECEIPT.unpack(data))
 
 
 class SealedBatch(BatchBuilder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import NullType
 
 from fencepost.spark.attempt import Plan
-from fencepost.spark.encoding import ENCODED, Encoder
+from fencepost.spark.encoding import ENCODED, Ahead, Encoder
 
 #: column -> what it may be, as Spark's own Kafka sink has them
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -48,11 +48,11 @@ def check_columns(df: DataFrame, topic: str | None) -> None:
             )
 
 
-def route(df: DataFrame, topic: str | None, plan: Plan) -> DataFrame:
+def route(df: DataFrame, topic: str | None, plan: Plan, ahead: Callable[[], Ahead] | None = None) -> DataFrame:
     """The rows as record batches (`encoding.ENCODED`), each topic-partition in a Spark partition, one for each slot.
 
     A row for another topic, or for a partition that its topic does not have,
-    fails the task that computes it.
+    fails the task that computes it.  `ahead`: as of `Encoder`.
     """
     have = df.columns
     rows = df.select(
@@ -64,7 +64,7 @@ def route(df: DataFrame, topic: str | None, plan: Plan) -> DataFrame:
         *([sf.col("timestamp").cast("timestamp")] if "timestamp" in have else []),
         *([sf.col("headers")] if "headers" in have else []),
     )
-    encoded = rows.mapInArrow(Encoder(topic, dict(plan.counts), plan.batch_bytes), ENCODED)
+    encoded = rows.mapInArrow(Encoder(topic, dict(plan.counts), plan.batch_bytes, ahead), ENCODED)
     slots = len(plan.slots)
     return encoded.repartitionById(slots, sf.col("target") % slots)
 

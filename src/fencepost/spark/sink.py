@@ -24,6 +24,7 @@ from fencepost.spark.checkpoint import Checkpoint, make_state
 from fencepost.spark.claims import Written, is_slot_name
 from fencepost.spark.committed import second_write
 from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
+from fencepost.spark.ledger import close_places, shared_ledger
 from fencepost.spark.offsets import PINS
 from fencepost.spark.progress import TOPIC as PROGRESS_TOPIC
 from fencepost.spark.progress import Progress
@@ -289,11 +290,11 @@ class _InThisThread:
         return self._portal.call(work if self._is_stopped is None else _until(self._is_stopped, work))
 
     async def run_tasks(self, plan: Plan) -> list[Written]:
+        from fencepost.spark.ahead import SendingAhead
+        from fencepost.spark.encoding import targets
         from fencepost.spark.routing import route
         from fencepost.spark.tasks import RESULT, Task
 
-        task = Task(self._sink.bootstrap_servers, self._sink._security, plan)
-        routed = route(self._rows, self._topic, plan)
         what = f"a batch of application {plan.application_id!r} was cancelled, nothing of it is committed"
         is_stopped = self._is_stopped or _never
         if is_stopped():
@@ -302,8 +303,15 @@ class _InThisThread:
         try:
             barrier = _starts_together(self._rows.sparkSession, len(plan.slots))
             notice_other_rows(self._rows.sparkSession)
-            with little_at_once(self._rows.sparkSession):
-                return [Written(*row) for row in _collected(routed.mapInArrow(task, RESULT, barrier=barrier), tag)]
+            places, servers, security = targets(plan.counts), self._sink.bootstrap_servers, self._sink._security
+            with little_at_once(self._rows.sparkSession), shared_ledger(self._rows.sparkSession, len(places)) as ledger:
+                ahead = None if ledger is None else SendingAhead(servers, security, plan, ledger)
+                routed = route(self._rows, self._topic, plan, ahead)
+                tasks = routed.mapInArrow(Task(servers, security, plan, ledger), RESULT, barrier=barrier)
+                written = [Written(*row) for row in _collected(tasks, tag)]
+                if ledger is not None:
+                    close_places(ledger, places, written)
+                return written
         except Exception as error:
             if is_stopped():
                 raise WriteCancelled(f"{what} ({_INTERRUPTED})") from None

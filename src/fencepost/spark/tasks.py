@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -16,9 +17,11 @@ from pyspark import TaskContext
 from fencepost.client.cluster import Cluster
 from fencepost.client.security import Security
 from fencepost.protocol.batch import read_header
+from fencepost.protocol.records import BatchBuilder
 from fencepost.spark.attempt import Attempt, Plan, claim
 from fencepost.spark.claims import Written
-from fencepost.spark.encoding import RECORD_GROWS, targets, together
+from fencepost.spark.encoding import RECORD_GROWS, receipt_in, targets, together
+from fencepost.spark.ledger import Turns
 from fencepost.spark.worker import set_aside_what_is_loaded
 
 #: The columns of `Written`.
@@ -39,6 +42,8 @@ class Task:
     bootstrap_servers: str
     security: Security
     plan: Plan
+    ledger: str | None = None
+    """Where tasks of this machine keep how much is written, if some is written before the shuffle."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of one Spark partition; a row for each topic-partition of what was written."""
@@ -57,31 +62,47 @@ class Task:
         try:
             attempt = await claim(cluster, self.plan, slot, attempt_number)
             try:
-                rows = await _send(attempt, self.plan, batches)
-                return await attempt.finish(rows)
+                with nullcontext() if self.ledger is None else Turns(self.ledger) as turns:
+                    rows = await _send(attempt, self.plan, batches, turns)
+                    written = await attempt.finish(rows)
+                    if turns is not None:
+                        turns.settle()
+                    return written
             finally:
                 await attempt.close()
         finally:
             await cluster.close()
 
 
-async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch]) -> int:
-    """Hand all records over; how many there were."""
+async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch], turns: Turns | None = None) -> int:
+    """Hand all records over; how many there were, with those that were sent already."""
     places, codec = targets(plan.counts), plan.compression
     waiting: dict[int, list[bytes]] = {}
     sizes: Counter[int] = Counter()
     """Of what is waiting, once it is put together."""
     rows = total = 0
+
+    async def write(target: int, records: BatchBuilder) -> None:
+        at = places[target]
+        if turns is not None and (others := turns.count(target, records.count)) is not None:
+            attempt.go_on(at, others)
+        await attempt.write(at, records)
+
     for arrow in batches:
         for target, whole, batch in _shuffled(arrow):
+            if whole is None:
+                receipt = receipt_in(batch)
+                attempt.note(places[target], receipt)
+                rows += receipt.records
+                continue
             count = read_header(batch).record_count
             rows += count
             size = len(batch) + count * RECORD_GROWS
             if target in waiting and (whole or sizes[target] + size > plan.batch_bytes):
-                await attempt.write(places[target], together(waiting.pop(target), codec))
+                await write(target, together(waiting.pop(target), codec))
                 total -= sizes.pop(target)
             if whole:
-                await attempt.write(places[target], together([batch], codec))
+                await write(target, together([batch], codec))
             else:
                 # A copy: what waits is little of the Arrow batch that it came in, which would stay with it.
                 waiting.setdefault(target, []).append(bytes(batch))
@@ -89,15 +110,15 @@ async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch])
                 total += size
             while total > _WAITING:  # what waits longest for more is written first
                 first = next(iter(waiting))
-                await attempt.write(places[first], together(waiting.pop(first), codec))
+                await write(first, together(waiting.pop(first), codec))
                 total -= sizes.pop(first)
         await asyncio.sleep(0)  # let answers in
     for target, others in waiting.items():
-        await attempt.write(places[target], together(others, codec))
+        await write(target, together(others, codec))
     return rows
 
 
-def _shuffled(arrow: pa.RecordBatch) -> Iterator[tuple[int, bool, memoryview]]:
+def _shuffled(arrow: pa.RecordBatch) -> Iterator[tuple[int, bool | None, memoryview]]:
     """Rows of `encoding.ENCODED`; the last column without a copy of its bytes."""
     targets_, wholes, batches = (arrow.column(name) for name in arrow.schema.names)
     batches = batches.cast(pa.large_binary())  # as some sessions have it

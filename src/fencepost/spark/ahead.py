@@ -1,0 +1,166 @@
+"""What a task sends of its batches while it still puts rows into others, where all tasks are on one machine.
+
+It takes turns with the other tasks at each topic-partition (`ledger`), in a thread of its own: so a turn ends when the
+batches of that turn are acknowledged, whatever the rows take that come next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.portal import Portal
+from fencepost.client.security import Security
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.records import BatchBuilder
+from fencepost.protocol.types import TopicPartition
+from fencepost.spark.attempt import Plan, Receipt, Sending
+from fencepost.spark.encoding import targets, together
+from fencepost.spark.ledger import Ledger
+
+_WAITING: Final = 8 * 1024 * 1024
+"""Bytes of batches from which on the task waits until some of them are acknowledged."""
+_AT_A_TURN: Final = 4
+"""Batches: others wait for the end of a turn."""
+_PAUSE: Final = 0.001
+"""Seconds until it is looked again whether somebody's turn has ended."""
+
+
+@dataclass(frozen=True)
+class SendingAhead:
+    """Makes what sends the batches of one task; this is what goes to the tasks.  `ledger`: its path."""
+
+    bootstrap_servers: str
+    security: Security
+    plan: Plan
+    ledger: str
+
+    def __call__(self) -> TaskAhead:
+        return TaskAhead(self)
+
+
+class TaskAhead:
+    """Sends the batches of one task (encoding.Ahead).  It is not connected before there is one."""
+
+    def __init__(self, given: SendingAhead) -> None:
+        self._given = given
+        self._at_work: tuple[Portal, Turning, Cluster] | None = None
+
+    def put(self, target: int, batch: BatchBuilder) -> None:
+        if self._at_work is None:
+            portal = Portal("fencepost-spark-ahead")
+            self._at_work = portal, *portal.call(_begin(self._given))
+        portal, turning, _ = self._at_work
+        portal.call(turning.put(target, batch))
+
+    def finish(self) -> list[tuple[int, Receipt]]:
+        if self._at_work is None:
+            return []
+        portal, turning, _ = self._at_work
+        return portal.call(turning.finish())
+
+    def close(self) -> None:
+        if self._at_work is not None:
+            portal, turning, cluster = self._at_work
+            try:
+                portal.call(_end(turning, cluster))
+            finally:
+                portal.close()
+
+
+async def _begin(given: SendingAhead) -> tuple[Turning, Cluster]:
+    cluster = Cluster(given.bootstrap_servers, client_id="fencepost-spark-ahead", security=given.security)
+    try:
+        plan = given.plan
+        return Turning(Sending(cluster, plan), Ledger(given.ledger), targets(plan.counts), plan.compression), cluster
+    except BaseException:
+        await cluster.close()
+        raise
+
+
+async def _end(turning: Turning, cluster: Cluster) -> None:
+    try:
+        await turning.close()
+    finally:
+        await cluster.close()
+
+
+class Turning:
+    """Sends batches of one task to each place when it is this task's turn.  `close` it."""
+
+    def __init__(
+        self, sending: Sending, ledger: Ledger, places: list[TopicPartition], compression: Compression
+    ) -> None:
+        self._sending = sending
+        self._ledger = ledger
+        self._places = places
+        self._compression = compression
+        self._waiting: dict[int, deque[BatchBuilder]] = {}
+        self._size = 0
+        """Bytes of the batches that are not acknowledged."""
+        self._at_work: dict[int, asyncio.Task[None]] = {}
+        self._turn_ended = asyncio.Event()
+        self._receipts: dict[int, Receipt] = {}
+
+    async def put(self, target: int, batch: BatchBuilder) -> None:
+        """As `encoding.Ahead.put`."""
+        self._waiting.setdefault(target, deque()).append(batch)
+        self._size += batch.size
+        self._look_at_what_ended()
+        if target not in self._at_work:
+            self._at_work[target] = work = asyncio.ensure_future(self._send(target))
+            work.add_done_callback(lambda _: self._turn_ended.set())
+        while self._size > _WAITING:
+            await self._until_a_turn_ends()
+
+    async def finish(self) -> list[tuple[int, Receipt]]:
+        """As `encoding.Ahead.finish`."""
+        while self._at_work:
+            await self._until_a_turn_ends()
+        return list(self._receipts.items())
+
+    async def close(self) -> None:
+        """Nothing more is sent; the turns end."""
+        for each in self._at_work.values():
+            each.cancel()
+        await asyncio.gather(*self._at_work.values(), return_exceptions=True)
+        await self._sending.close()
+        self._ledger.close()
+
+    async def _until_a_turn_ends(self) -> None:
+        await self._turn_ended.wait()
+        self._turn_ended.clear()
+        self._look_at_what_ended()
+
+    def _look_at_what_ended(self) -> None:
+        for target, work in list(self._at_work.items()):
+            if work.done():
+                work.result()
+                del self._at_work[target]
+
+    async def _send(self, target: int) -> None:
+        """Send what waits for a target until nothing does."""
+        waiting = self._waiting[target]
+        while waiting:
+            with self._ledger.turn(target) as mine:
+                if mine is not None:
+                    mine.begin()
+                    self._sending.go_on(self._places[target], mine.records)
+                    sent = await self._send_some(target, waiting)
+                    mine.settle(sent.records)
+                    self._receipts[target] = sent | self._receipts[target] if target in self._receipts else sent
+                    self._size -= sent.size
+                    self._turn_ended.set()
+            await asyncio.sleep(0 if mine is not None else _PAUSE)
+
+    async def _send_some(self, target: int, waiting: deque[BatchBuilder]) -> Receipt:
+        at = self._places[target]
+        for _ in range(min(len(waiting), _AT_A_TURN)):
+            batch = waiting.popleft()
+            if self._compression is not Compression.NONE:
+                batch = together([b"".join(batch.parts())], self._compression)
+            await self._sending.write(at, batch)
+        return await self._sending.acknowledged(at)
