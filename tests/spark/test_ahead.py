@@ -25,7 +25,7 @@ from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.world import ADDRESS
 from fencepost.spark import Sink, Step, ahead, local_session, tasks
 from fencepost.spark.ahead import SendingAhead, Turning
-from fencepost.spark.attempt import Plan, PoisonedError, Receipt, Sending, claim
+from fencepost.spark.attempt import SECOND_ATTEMPT, Plan, PoisonedError, Receipt, Sending, claim
 from fencepost.spark.claims import Written
 from fencepost.spark.encoding import Encoder
 from fencepost.spark.ledger import Ledger, Turn, Turns, close_places, new_ledger
@@ -153,7 +153,12 @@ def test_a_task_that_stops_between_two_answers_leaves_a_place_where_nothing_is_c
         with new_ledger(2) as path:
             with pytest.raises(ClientError, match=r"EPOCH|FENCED|fenced"):
                 await at_once.ahead(plan, path, set(), 0)
-            with pytest.raises(PoisonedError, match="another attempt"):
+            before = asyncio.get_running_loop().time()
+            with pytest.raises(PoisonedError, match=SECOND_ATTEMPT):
+                await at_once.ahead(plan, path, set(), 1)
+            late = asyncio.get_running_loop().time() - before
+            assert late > 0.9, "Spark is told first of what was the matter"
+            with pytest.raises(PoisonedError, match=SECOND_ATTEMPT):
                 close_places(path, PLACES[:2], [])
         assert await bench.values() == []
 

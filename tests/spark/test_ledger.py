@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
-from fencepost.spark.attempt import PoisonedError
+from fencepost.spark.attempt import SECOND_ATTEMPT, PoisonedError
 from fencepost.spark.claims import Written
 from fencepost.spark.ledger import Ledger, Turns, close_places, new_ledger, shared_ledger
 
@@ -70,9 +70,9 @@ def test_nobody_writes_where_one_stopped_in_the_middle(path: str, by_turns: bool
             mine = its.enter_context(its.enter_context(Ledger(path)).turn(0))
             assert mine is not None
             mine.begin()
-    with Ledger(path) as ledger, pytest.raises(PoisonedError, match="another attempt"), ledger.turn(0):
+    with Ledger(path) as ledger, pytest.raises(PoisonedError, match=SECOND_ATTEMPT), ledger.turn(0):
         pass
-    with pytest.raises(PoisonedError, match="another attempt"):
+    with pytest.raises(PoisonedError, match=SECOND_ATTEMPT):
         close_places(path, PLACES, reported(5, 0, 0))
 
 

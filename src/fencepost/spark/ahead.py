@@ -17,7 +17,7 @@ from fencepost.client.security import Security
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import TopicPartition
-from fencepost.spark.attempt import Plan, Receipt, Sending
+from fencepost.spark.attempt import Plan, PoisonedError, Receipt, Sending
 from fencepost.spark.encoding import targets, together
 from fencepost.spark.ledger import Ledger
 
@@ -27,6 +27,8 @@ _AT_A_TURN: Final = 4
 """Batches: others wait for the end of a turn."""
 _PAUSE: Final = 0.001
 """Seconds until it is looked again whether somebody's turn has ended."""
+_BEHIND: Final = 1.0
+"""Seconds after which it is told that nobody writes any more: before that why, by the task that stopped."""
 
 
 @dataclass(frozen=True)
@@ -143,18 +145,27 @@ class Turning:
 
     async def _send(self, target: int) -> None:
         """Send what waits for a target until nothing does."""
-        waiting = self._waiting[target]
-        while waiting:
-            with self._ledger.turn(target) as mine:
-                if mine is not None:
-                    mine.begin()
-                    self._sending.go_on(self._places[target], mine.records)
-                    sent = await self._send_some(target, waiting)
-                    mine.settle(sent.records)
-                    self._receipts[target] = sent | self._receipts[target] if target in self._receipts else sent
-                    self._size -= sent.size
-                    self._turn_ended.set()
-            await asyncio.sleep(0 if mine is not None else _PAUSE)
+        try:
+            while self._waiting[target]:
+                had_turn = await self._take_turn(target)
+                await asyncio.sleep(0 if had_turn else _PAUSE)
+        except PoisonedError:
+            await asyncio.sleep(_BEHIND)
+            raise
+
+    async def _take_turn(self, target: int) -> bool:
+        """Send some of what waits for a target; whether it was this task's turn."""
+        with self._ledger.turn(target) as mine:
+            if mine is None:
+                return False
+            mine.begin()
+            self._sending.go_on(self._places[target], mine.records)
+            sent = await self._send_some(target, self._waiting[target])
+            mine.settle(sent.records)
+            self._receipts[target] = sent | self._receipts[target] if target in self._receipts else sent
+            self._size -= sent.size
+            self._turn_ended.set()
+        return True
 
     async def _send_some(self, target: int, waiting: deque[BatchBuilder]) -> Receipt:
         at = self._places[target]

@@ -22,7 +22,7 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Final, Self
 
 from fencepost.protocol.types import TopicPartition
-from fencepost.spark.attempt import PoisonedError
+from fencepost.spark.attempt import SECOND_ATTEMPT, PoisonedError
 from fencepost.spark.claims import Written
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Ledger:
             (state,) = _PLACE.unpack(os.pread(self._file, *where))
             if state < 0:
                 raise PoisonedError(
-                    "another attempt at the batch wrote here: the driver runs it again"
+                    f"somebody stopped in the middle of his turn: {SECOND_ATTEMPT}"
                     if state == _UNSETTLED
                     else "the driver has all that it commits: this attempt at the batch is late"
                 )
