@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,29 +27,29 @@ from fencepost.spark.ahead import SendingAhead, Turning
 from fencepost.spark.attempt import SECOND_ATTEMPT, Plan, PoisonedError, Receipt, Sending, claim
 from fencepost.spark.claims import Written
 from fencepost.spark.encoding import Encoder
-from fencepost.spark.ledger import Ledger, Turn, Turns, close_places, new_ledger
+from fencepost.spark.ledger import Ledger, Turns, close_places
+from fencepost.spark.ledger_file import LedgerFile, new_ledger, open_ledger
 
 #: Batches of each task for each of the two places.
 EACH = 9
 TASKS = 3
 
 
-class OfOneProcess(Ledger):
+class OfOneProcess(LedgerFile):
     """Its tasks are in one process, where locks of files keep nobody out."""
 
-    held: set[int]
+    def __init__(self, path: str, held: set[int]) -> None:
+        super().__init__(path)
+        self._held = held
 
-    @contextmanager
-    def turn(self, place: int) -> Iterator[Turn | None]:
-        if place in self.held:
-            yield None
-            return
-        self.held.add(place)
-        try:
-            with super().turn(place) as mine:
-                yield mine
-        finally:
-            self.held.discard(place)
+    def lock(self, place: int) -> bool:
+        if place in self._held:
+            return False
+        self._held.add(place)
+        return True
+
+    def unlock(self, place: int) -> None:
+        self._held.discard(place)
 
 
 def records(*values: bytes) -> BatchBuilder:
@@ -72,29 +71,23 @@ class AtOnce(Tasks):
             sent = await asyncio.gather(*(self.ahead(plan, path, held, task) for task in range(TASKS)))
             cluster = self._bench.cluster("slot")
             attempt = await claim(cluster, plan, 0, 0)
-            with Ledger(path) as ledger:
-                for target, receipt in (each for receipts in sent for each in receipts):
-                    attempt.note(PLACES[target], receipt)
-                for target in range(2):
-                    with ledger.turn(target) as mine:
-                        assert mine is not None
-                        mine.begin()
-                        attempt.go_on(PLACES[target], mine.records)
-                        await attempt.write(PLACES[target], records(b"rest"))
-                        await attempt.write(PLACES[target], records(b"rest"))
-                        mine.settle(2)
-            found = await attempt.finish(TASKS * EACH * 2 * 2 + 4)
+            for target, receipt in (each for receipts in sent for each in receipts):
+                attempt.note(PLACES[target], receipt)
+            with Turns(open_ledger(path), attempt, PLACES[:2]) as turns:
+                for target in [0, 1] * 2:
+                    await turns.write(target, records(b"rest"))
+                found = await turns.finish(TASKS * EACH * 2 * 2 + 4)
             await attempt.close()
             await cluster.close()
             if self.between is not None:
                 await self.between(plan)
-            close_places(path, PLACES[:2], found)
+            with open_ledger(path) as ledger:
+                close_places(ledger, PLACES[:2], found)
         return found
 
     async def ahead(self, plan: Plan, path: str, held: set[int], task: int) -> list[tuple[int, Receipt]]:
         cluster = self._bench.cluster(f"task {task}")
-        ledger = OfOneProcess(path)
-        ledger.held = held
+        ledger = Ledger(OfOneProcess(path, held))
         turning = Turning(Sending(cluster, plan), ledger, PLACES[:2], plan.compression)
         try:
             for number in range(EACH):
@@ -158,8 +151,8 @@ def test_a_task_that_stops_between_two_answers_leaves_a_place_where_nothing_is_c
                 await at_once.ahead(plan, path, set(), 1)
             late = asyncio.get_running_loop().time() - before
             assert late > 0.9, "Spark is told first of what was the matter"
-            with pytest.raises(PoisonedError, match=SECOND_ATTEMPT):
-                close_places(path, PLACES[:2], [])
+            with open_ledger(path) as ledger, pytest.raises(PoisonedError, match=SECOND_ATTEMPT):
+                close_places(ledger, PLACES[:2], [])
         assert await bench.values() == []
 
     in_world(test, level)
@@ -204,7 +197,9 @@ def test_tasks_of_one_machine_are_given_one_ledger_before_the_shuffle_and_after_
         given.append(ahead)
         return rows
 
-    monkeypatch.setattr("fencepost.spark.sink.close_places", lambda path, *_: was_there.append(Path(path).exists()))
+    monkeypatch.setattr(
+        "fencepost.spark.sink.close_places", lambda *_: was_there.append(Path(given[0].ledger).exists())
+    )
     run_tasks(monkeypatch, sink, PLAN, rows, route)
     ((task, _),) = rows.tasks
     assert task.ledger is not None and given == [SendingAhead("127.0.0.1:9092", sink._security, PLAN, task.ledger)]
@@ -268,10 +263,11 @@ def test_what_is_large_enough_is_sent_ahead_and_of_that_a_receipt_is_shuffled() 
     assert kept.sent == [(0, 8)] * 2 and kept.is_closed
     slot: Any = attempt
     with new_ledger(1) as path:
-        with Ledger(path) as ledger, ledger.turn(0) as mine:
+        with open_ledger(path) as ledger, ledger.turn(0) as mine:
             assert mine is not None
+            mine.begin()
             mine.settle(16)
-        with Turns(path) as turns:
+        with Turns(open_ledger(path), slot, PLACES[:1]) as turns:
             plan = PLAN._replace(counts={"out": 1}, batch_bytes=most)
             assert asyncio.run(tasks._send(slot, plan, iter(shuffled), turns)) == 17
     assert attempt.notes == [(PLACES[0], Receipt(8, 10 * n, 10 * n + 7, 7)) for n in range(2)]

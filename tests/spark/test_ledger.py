@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 from fencepost.spark.attempt import SECOND_ATTEMPT, PoisonedError
 from fencepost.spark.claims import Written
-from fencepost.spark.ledger import Ledger, Turns, close_places, new_ledger, shared_ledger
+from fencepost.spark.ledger import Turns, close_places
+from fencepost.spark.ledger_file import new_ledger, open_ledger, packed, shared_ledger, unpacked
+from fencepost.spark.place_states import MOVES, REFUSED, Kind, Move, PlaceState, moved, refused_closing
 
 PLACES = [TopicPartition("out", number) for number in range(3)]
 
@@ -25,10 +29,40 @@ def path() -> Iterator[str]:
 
 
 def wrote(path: str, place: int, records: int) -> None:
-    with Ledger(path) as ledger, ledger.turn(place) as mine:
+    with open_ledger(path) as ledger, ledger.turn(place) as mine:
         assert mine is not None
         mine.begin()
         mine.settle(records)
+
+
+def close(path: str, written: list[Written]) -> None:
+    with open_ledger(path) as ledger:
+        close_places(ledger, PLACES, written)
+
+
+class Acknowledged:
+    """An attempt of which everything is acknowledged.  `after`: of each place, behind how many records it went on."""
+
+    def __init__(self) -> None:
+        self.after: dict[TopicPartition, int] = {}
+
+    def go_on(self, at: TopicPartition, records: int) -> None:
+        assert at not in self.after
+        self.after[at] = records
+
+    async def write(self, at: TopicPartition, records: BatchBuilder) -> None:
+        pass
+
+    async def finish(self, rows: int) -> list[Written]:
+        return reported(rows, 0, 0)
+
+
+def turns(path: str, attempt: Any) -> Turns:
+    return Turns(open_ledger(path), attempt, PLACES)
+
+
+def records(count: int) -> Any:
+    return SimpleNamespace(count=count)
 
 
 def reported(*records: int) -> list[Written]:
@@ -45,7 +79,7 @@ def reported(*records: int) -> list[Written]:
 def test_who_has_a_turn_goes_on_where_others_stopped(path: str) -> None:
     wrote(path, 1, 3)
     wrote(path, 1, 4)
-    with Ledger(path) as ledger:
+    with open_ledger(path) as ledger:
         for place, records in enumerate((0, 7, 0)):
             with ledger.turn(place) as mine:
                 assert mine is not None and mine.records == records
@@ -53,10 +87,17 @@ def test_who_has_a_turn_goes_on_where_others_stopped(path: str) -> None:
 
 def test_a_task_after_the_shuffle_has_one_turn_at_a_place_from_its_first_batch_on(path: str) -> None:
     wrote(path, 1, 3)
-    with Turns(path) as turns:
-        assert [turns.count(1, 4), turns.count(2, 5), turns.count(1, 6)] == [3, 0, None]
-        turns.settle()
-    with Ledger(path) as ledger, ledger.turn(1) as one, ledger.turn(2) as other:
+    attempt = Acknowledged()
+
+    async def write() -> None:
+        for place, count in ((1, 4), (2, 5), (1, 6)):
+            await its.write(place, records(count))
+        assert await its.finish(15) == reported(15, 0, 0)
+
+    with turns(path, attempt) as its:
+        asyncio.run(write())
+    assert attempt.after == {PLACES[1]: 3, PLACES[2]: 0}
+    with open_ledger(path) as ledger, ledger.turn(1) as one, ledger.turn(2) as other:
         assert one is not None and other is not None
         assert (one.records, other.records) == (13, 5)
 
@@ -65,34 +106,34 @@ def test_a_task_after_the_shuffle_has_one_turn_at_a_place_from_its_first_batch_o
 def test_nobody_writes_where_one_stopped_in_the_middle(path: str, by_turns: bool) -> None:
     with ExitStack() as its:
         if by_turns:
-            its.enter_context(Turns(path)).count(0, 5)
+            asyncio.run(its.enter_context(turns(path, Acknowledged())).write(0, records(5)))
         else:
-            mine = its.enter_context(its.enter_context(Ledger(path)).turn(0))
+            mine = its.enter_context(its.enter_context(open_ledger(path)).turn(0))
             assert mine is not None
             mine.begin()
-    with Ledger(path) as ledger, pytest.raises(PoisonedError, match=SECOND_ATTEMPT), ledger.turn(0):
+    with open_ledger(path) as ledger, pytest.raises(PoisonedError, match=SECOND_ATTEMPT), ledger.turn(0):
         pass
     with pytest.raises(PoisonedError, match=SECOND_ATTEMPT):
-        close_places(path, PLACES, reported(5, 0, 0))
+        close(path, reported(5, 0, 0))
 
 
 @pytest.mark.parametrize("amiss", [(0, 0, 0), (0, 2, 0), (0, 4, 0), (3, 0, 0), (0, 3, 1)])
 def test_nothing_is_committed_unless_what_is_written_is_what_is_reported(path: str, amiss: tuple[int, ...]) -> None:
     wrote(path, 1, 3)
     with pytest.raises(PoisonedError, match="another attempt wrote there too"):
-        close_places(path, PLACES, reported(*amiss))
+        close(path, reported(*amiss))
 
 
 def test_once_the_driver_has_looked_nobody_writes_anywhere(path: str) -> None:
     wrote(path, 1, 3)
-    close_places(path, PLACES, reported(0, 3, 0))
+    close(path, reported(0, 3, 0))
     for place in range(3):
         with pytest.raises(PoisonedError, match="late"):
             wrote(path, place, 1)
 
 
 def _hold(path: str, has_it: Any, let_go: Any) -> None:
-    with Ledger(path) as ledger, ledger.turn(1) as mine:
+    with open_ledger(path) as ledger, ledger.turn(1) as mine:
         assert mine is not None
         has_it.set()
         let_go.wait()
@@ -105,12 +146,12 @@ def test_only_one_process_has_a_turn_at_a_place(path: str) -> None:
     holder.start()
     try:
         assert has_it.wait(60)
-        with Ledger(path) as ledger, ledger.turn(1) as held, ledger.turn(0) as free:
+        with open_ledger(path) as ledger, ledger.turn(1) as held, ledger.turn(0) as free:
             assert held is None and free is not None
-        with pytest.raises(PoisonedError, match="still writ"), Turns(path) as turns:
-            turns.count(1, 5)
+        with pytest.raises(PoisonedError, match="still writ"), turns(path, Acknowledged()) as its:
+            asyncio.run(its.write(1, records(5)))
         with pytest.raises(PoisonedError, match="still writ"):
-            close_places(path, PLACES, reported(0, 0, 0))
+            close(path, reported(0, 0, 0))
     finally:
         let_go.set()
         holder.join()
@@ -121,7 +162,7 @@ def test_who_comes_when_the_run_is_over_finds_no_ledger() -> None:
     with new_ledger(1) as path:
         pass
     with pytest.raises(FileNotFoundError):
-        Ledger(path)
+        open_ledger(path)
 
 
 @pytest.mark.parametrize(
@@ -140,3 +181,44 @@ def test_only_tasks_of_one_machine_share_a_ledger(master: str | None, is_shared:
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
     with shared_ledger(spark, 1) as path:
         assert (path is not None) is is_shared
+
+
+def test_who_has_a_turn_may_do_what_the_table_says_and_nothing_else() -> None:
+    """Nobody takes a turn but where all is acknowledged, and what is closed stays so."""
+    assert [kind for kind in Kind if REFUSED[kind] is None] == [Kind.SETTLED]
+    assert [kind for kind in Kind if Move.CLOSE in MOVES[kind]] == [Kind.SETTLED] and not MOVES[Kind.CLOSED]
+    assert moved(PlaceState(Kind.SETTLED, 3), Move.BEGIN) == PlaceState(Kind.UNSETTLED, 3)
+    assert moved(PlaceState(Kind.UNSETTLED, 3), Move.SETTLE, 4) == PlaceState(Kind.SETTLED, 7)
+    for kind in Kind:
+        for move in set(Move) - set(MOVES[kind]):
+            with pytest.raises(AssertionError, match=move.name):
+                moved(PlaceState(kind), move)
+
+
+@pytest.mark.parametrize(
+    ("state", "may"),
+    [
+        (PlaceState(Kind.SETTLED, 3), True),
+        (PlaceState(Kind.SETTLED, 2), False),
+        (PlaceState(Kind.SETTLED, 4), False),
+        (PlaceState(Kind.UNSETTLED, 3), False),
+        (PlaceState(Kind.CLOSED, 3), False),
+        (None, False),
+    ],
+)
+def test_the_driver_closes_a_place_only_where_all_that_is_there_is_reported(
+    state: PlaceState | None, may: bool
+) -> None:
+    assert (refused_closing(PLACES[0], state, 3) is None) is may
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_state_is_in_the_file_as_it_was_noted(kind: Kind) -> None:
+    records = 2**40 if kind is Kind.SETTLED else 0
+    assert unpacked(packed(PlaceState(kind, records))) == PlaceState(kind, records)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 7, (-3).to_bytes(8, "big", signed=True)])
+def test_what_is_no_state_is_taken_for_none(data: bytes) -> None:
+    with pytest.raises(ValueError, match="ledger"):
+        unpacked(data)

@@ -20,6 +20,7 @@ from fencepost.protocol.types import TopicPartition
 from fencepost.spark.attempt import Plan, PoisonedError, Receipt, Sending
 from fencepost.spark.encoding import targets, together
 from fencepost.spark.ledger import Ledger
+from fencepost.spark.ledger_file import open_ledger
 
 _WAITING: Final = 8 * 1024 * 1024
 """Bytes of batches from which on the task waits until some of them are acknowledged."""
@@ -77,7 +78,9 @@ async def _begin(given: SendingAhead) -> tuple[Turning, Cluster]:
     cluster = Cluster(given.bootstrap_servers, client_id="fencepost-spark-ahead", security=given.security)
     try:
         plan = given.plan
-        return Turning(Sending(cluster, plan), Ledger(given.ledger), targets(plan.counts), plan.compression), cluster
+        return Turning(
+            Sending(cluster, plan), open_ledger(given.ledger), targets(plan.counts), plan.compression
+        ), cluster
     except BaseException:
         await cluster.close()
         raise

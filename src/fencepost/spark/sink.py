@@ -24,7 +24,8 @@ from fencepost.spark.checkpoint import Checkpoint, make_state
 from fencepost.spark.claims import Written, is_slot_name
 from fencepost.spark.committed import second_write
 from fencepost.spark.driver import Driver, Step, WriteCancelled, WriteFailed
-from fencepost.spark.ledger import close_places, shared_ledger
+from fencepost.spark.ledger import close_places
+from fencepost.spark.ledger_file import open_ledger, shared_ledger
 from fencepost.spark.offsets import PINS
 from fencepost.spark.progress import TOPIC as PROGRESS_TOPIC
 from fencepost.spark.progress import Progress
@@ -310,7 +311,8 @@ class _InThisThread:
                 tasks = routed.mapInArrow(Task(servers, security, plan, ledger), RESULT, barrier=barrier)
                 written = [Written(*row) for row in _collected(tasks, tag)]
                 if ledger is not None:
-                    close_places(ledger, places, written)
+                    with open_ledger(ledger) as opened:
+                        close_places(opened, places, written)
                 return written
         except Exception as error:
             if is_stopped():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -22,6 +21,7 @@ from fencepost.spark.attempt import Attempt, Plan, claim
 from fencepost.spark.claims import Written
 from fencepost.spark.encoding import RECORD_GROWS, receipt_in, targets, together
 from fencepost.spark.ledger import Turns
+from fencepost.spark.ledger_file import open_ledger
 from fencepost.spark.worker import set_aside_what_is_loaded
 
 #: The columns of `Written`.
@@ -62,12 +62,10 @@ class Task:
         try:
             attempt = await claim(cluster, self.plan, slot, attempt_number)
             try:
-                with nullcontext() if self.ledger is None else Turns(self.ledger) as turns:
-                    rows = await _send(attempt, self.plan, batches, turns)
-                    written = await attempt.finish(rows)
-                    if turns is not None:
-                        turns.settle()
-                    return written
+                if self.ledger is None:
+                    return await attempt.finish(await _send(attempt, self.plan, batches))
+                with Turns(open_ledger(self.ledger), attempt, targets(self.plan.counts)) as turns:
+                    return await turns.finish(await _send(attempt, self.plan, batches, turns))
             finally:
                 await attempt.close()
         finally:
@@ -83,10 +81,10 @@ async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch],
     rows = total = 0
 
     async def write(target: int, records: BatchBuilder) -> None:
-        at = places[target]
-        if turns is not None and (others := turns.count(target, records.count)) is not None:
-            attempt.go_on(at, others)
-        await attempt.write(at, records)
+        if turns is None:
+            await attempt.write(places[target], records)
+        else:
+            await turns.write(target, records)
 
     for arrow in batches:
         for target, whole, batch in _shuffled(arrow):
