@@ -69,7 +69,7 @@ def applications(seed: int, level: int, changes: float) -> Plan:
     def often(most: float) -> float:
         return chance.choice((0, most / 4, most))
 
-    there = draw_applications(chance)._replace(names=("a", "b"))
+    there = draw_applications(chance, seed)._replace(names=("a", "b"))
     if chance.random() < 0.3:
         # Less than many a batch takes.
         there = there._replace(patience=there.patience._replace(transaction_timeout_ms=120))

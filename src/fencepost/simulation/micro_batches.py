@@ -107,6 +107,8 @@ class DriverOutcomes:
     """Runs of which nothing is committed, as WriteFailed says, and their batch."""
     reported: dict[str, int] = field(default_factory=dict)
     """Attempts whose report their driver got, and their batch."""
+    orders: dict[str, dict[Row, int]] = field(default_factory=dict)
+    """Of each attempt that sent rows ahead, or handed them on, their order: those it sent, then all others alike."""
     surprises: list[str] = field(default_factory=list)
     """What no driver should be told."""
 

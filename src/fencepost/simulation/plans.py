@@ -19,7 +19,7 @@ from fencepost.simulation.inhabitants.applications import ApplicationsPlan
 from fencepost.simulation.inhabitants.groups import AUDIT, KINDS, LEDGER, LOOPS, TRANSFORMERS, GroupsPlan, as_usual
 from fencepost.simulation.record_shapes import Shape
 from fencepost.simulation.script import CallFault, RequestFault, Script, drawn_shares
-from fencepost.simulation.spark_tasks import Patience, TaskTrouble
+from fencepost.simulation.spark_trouble import Patience, TaskTrouble
 from fencepost.simulation.spark_writes import DriverTrouble
 from fencepost.simulation.spark_writes import Trouble as SparkTrouble
 from fencepost.simulation.troubles import ENDS, HOUR_MS, Trouble
@@ -202,7 +202,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
         load=_load(chance, seed, groups=with_groups, alone=alone),
         topic_settings=_topic_settings(chance, seed),
         groups=_groups(chance, seed, is_late=is_late) if with_groups else None,
-        applications=draw_applications(chance) if with_applications else None,
+        applications=draw_applications(chance, seed) if with_applications else None,
         troubles=drawn,
         between=chance.choice((0.03, 0.1, 0.5) if alone else (0.1, 0.3, 0.8)),
         request_faults=request_faults,
@@ -385,8 +385,9 @@ def _groups(chance: Random, seed: int, *, is_late: bool) -> GroupsPlan:
     return GroupsPlan(there(*groups), there(*transformers), there(*loops), is_late, batches)
 
 
-def draw_applications(chance: Random) -> ApplicationsPlan:
+def draw_applications(chance: Random, seed: int) -> ApplicationsPlan:
     """Some kinds of trouble come often, and others not at all."""
+    ahead = Random(f"{seed}/ahead")
 
     def often(most: float) -> float:
         return chance.choice((0, most / 4, most))
@@ -408,5 +409,6 @@ def draw_applications(chance: Random) -> ApplicationsPlan:
         trouble=SparkTrouble(drivers, tasks),
         patience=Patience(chance.choice((200, 400)), chance.choice((500, 3000)), chance.choice((300, 1500, 60_000))),
         other_producers=often(2),
+        ahead=tuple(name for name in ("a", "b") if ahead.random() < 0.5),
         abrupt=chance.random() < 0.3,
     )

@@ -9,46 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from fencepost.client.cluster import Cluster
 from fencepost.protocol.records import BatchBuilder
+from fencepost.simulation.ledger_in_memory import LedgerInMemory
 from fencepost.simulation.micro_batches import PLACES, DriverOutcomes, Row, Shown
 from fencepost.simulation.processes import Process
+from fencepost.simulation.spark_ahead import Given, TasksAhead
+from fencepost.simulation.spark_trouble import Patience, TaskTrouble
 from fencepost.simulation.waiting import all_of
 from fencepost.simulation.world import ADDRESS, World
-from fencepost.spark.attempt import Plan, claim
+from fencepost.spark.attempt import Attempt, Plan, Receipt, claim
 from fencepost.spark.claims import Written
 from fencepost.spark.driver import Step
+from fencepost.spark.ledger import Turns, close_places
 
 T = TypeVar("T")
 
 #: Records of a batch, at most: small, so that an attempt sends several.
 _BATCH_RECORDS = 2
-
-
-class TaskTrouble(NamedTuple):
-    """How likely each thing befalls an attempt."""
-
-    stalls: float = 0
-    """It stands still for a while, and is given up for another one."""
-    twins: float = 0
-    """Another attempt runs at the same time."""
-    deaths: float = 0
-    """It dies on the way, and another one is started."""
-    lingering: float = 0
-    """It goes on although its driver failed or was killed."""
-
-
-class Patience(NamedTuple):
-    """Time limits of the clients, in milliseconds."""
-
-    request_timeout_ms: int = 400
-    patience_ms: int = 3000
-    transaction_timeout_ms: int = 60_000
 
 
 @dataclass
@@ -58,6 +41,22 @@ class Running:
     tag: str
     process: Process
     task: asyncio.Future[list[Written]]
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What a slot is given: rows to write, and what was sent ahead for it, if the tasks that give the rows do so."""
+
+    rows: list[Row]
+    given: Sequence[Given] = ()
+    ledger: LedgerInMemory | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.receipts)
+
+    @property
+    def receipts(self) -> list[tuple[int, Receipt]]:
+        return [receipt for each in self.given for receipt in each.receipts]
 
 
 class Scheduler:
@@ -74,7 +73,9 @@ class Scheduler:
         trouble: TaskTrouble,
         patience: Patience,
         written: Callable[[], None] = lambda: None,
+        ahead: Process | None = None,
     ) -> None:
+        """`ahead`: the driver's process, if the tasks that give the rows send some of them ahead."""
         self._written = written
         """Called when all tasks are done, and the driver is about to commit."""
         self._world = world
@@ -87,6 +88,8 @@ class Scheduler:
         self._random = world.chance(f"{driver} batch {batch_id}")
         self.runs: list[str] = []
         self._running: list[Running] = []
+        self._ahead = ahead
+        self._sending_ahead: list[Process] = []
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         return await work
@@ -102,11 +105,45 @@ class Scheduler:
         self.runs.append(run)
         who = plan.ticket.producer_id_and_epoch
         self._world.note(f"run {run} writes as producer_id={who.producer_id} epoch={who.producer_epoch}")
+        if self._ahead is None:
+            return await self._run_slots(plan, run, {slot: _Share(rows) for slot, rows in self._rows_of(plan).items()})
+        ledger = LedgerInMemory(PLACES)
+        try:
+            given = await self._give_rows(plan, run, ledger)
+            shares = {slot: _Share([row for each in of for row in each.rest], of, ledger) for slot, of in given.items()}
+            written = await self._run_slots(plan, run, shares)
+            with ledger.of(self._ahead) as opened:
+                close_places(opened, PLACES, written)
+            return written
+        except Exception as error:
+            self._world.note(f"run {run}: {type(error).__name__}: {error}")
+            raise
+        finally:
+            ledger.is_gone = True
+
+    def _rows_of(self, plan: Plan) -> dict[int, list[Row]]:
         rows: dict[int, list[Row]] = {slot: [] for slot in plan.slots}
         for row in self._rows:
             rows[row.target % len(plan.slots)].append(row)
+        return rows
+
+    async def _give_rows(self, plan: Plan, run: str, ledger: LedgerInMemory) -> dict[int, list[Given]]:
+        tasks = TasksAhead(
+            *(self._world, run, plan, ledger, self._outcomes),
+            batch_id=self._batch_id,
+            trouble=self._trouble,
+            patience=self._patience,
+            started=self._sending_ahead.append,
+        )
+        try:
+            return await tasks.run(self._rows, len(plan.slots))
+        except BaseException:
+            self.stop_attempts()
+            raise
+
+    async def _run_slots(self, plan: Plan, run: str, shares: Mapping[int, _Share]) -> list[Written]:
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self._task(plan, run, slot, rows[slot])) for slot in plan.slots]
+        tasks = [loop.create_task(self._task(plan, run, slot, shares[slot])) for slot in plan.slots]
         try:
             reports = await all_of(*tasks)
         except BaseException:
@@ -118,47 +155,50 @@ class Scheduler:
 
     def stop_attempts(self) -> None:
         """The tasks are not wanted any more.  Some go on for a while all the same."""
-        for each in self._running:
+        for process in self._processes():
             if self._random.random() >= self._trouble.lingering:
-                self._kill(each)
+                process.die(silently=False)
+
+    def _processes(self) -> list[Process]:
+        return [*(each.process for each in self._running), *self._sending_ahead]
 
     def end(self) -> None:
         """All is over."""
-        for each in self._running:
-            self._kill(each)
+        for process in self._processes():
+            process.die(silently=False)
 
     def wake(self) -> None:
         """Who stands still goes on."""
-        for each in self._running:
-            each.process.go_on()
+        for process in self._processes():
+            process.go_on()
 
     def _kill(self, each: Running) -> None:
         each.process.die(silently=False)
 
     # A task
 
-    async def _task(self, plan: Plan, run: str, slot: int, rows: list[Row]) -> list[Written]:
+    async def _task(self, plan: Plan, run: str, slot: int, share: _Share) -> list[Written]:
         """One task, by as many attempts as it takes; what the first of them to be done reports."""
         chance, trouble = self._random, self._trouble
-        if not rows and chance.random() < 0.5:
+        if not share and chance.random() < 0.5:
             return []
-        first = self._start(plan, run, slot, rows, 0)
+        first = self._start(plan, run, slot, share, 0)
         dice = chance.random()
         if dice < trouble.stalls:
             self._stall(first.process)
             await asyncio.wait([first.task], timeout=chance.uniform(0.02, 0.4))
             if first.task.done():
                 return self._report(first)
-            return await self._done(self._start(plan, run, slot, rows, 0))
+            return await self._done(self._start(plan, run, slot, share, 0))
         if dice < trouble.stalls + trouble.twins:
             await asyncio.sleep(chance.uniform(0, 0.01))
-            return await self._either(first, self._start(plan, run, slot, rows, 0))
+            return await self._either(first, self._start(plan, run, slot, share, 0))
         if dice < trouble.stalls + trouble.twins + trouble.deaths:
             self._world.loop.call_later(chance.uniform(0, 0.03), self._kill, first, context=Context())
             await asyncio.wait([first.task])
             if not first.task.cancelled():
                 return self._report(first)
-            return await self._done(self._start(plan, run, slot, rows, chance.randrange(2)))
+            return await self._done(self._start(plan, run, slot, share, chance.randrange(2)))
         return await self._done(first)
 
     async def _done(self, each: Running) -> list[Written]:
@@ -187,11 +227,11 @@ class Scheduler:
 
     # An attempt
 
-    def _start(self, plan: Plan, run: str, slot: int, rows: list[Row], attempt_number: int) -> Running:
+    def _start(self, plan: Plan, run: str, slot: int, share: _Share, attempt_number: int) -> Running:
         tag = f"{run}.{slot}.{len(self._running)}"
         process = Process(self._world, tag)
         chance = self._world.chance(tag)
-        work = self._attempt(plan, slot, rows, attempt_number, tag, process, chance)
+        work = self._attempt(plan, slot, share, attempt_number, tag, process, chance)
         running = Running(tag, process, process.start(work))
         running.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         self._running.append(running)
@@ -201,7 +241,7 @@ class Scheduler:
         self,
         plan: Plan,
         slot: int,
-        rows: list[Row],
+        share: _Share,
         attempt_number: int,
         tag: str,
         process: Process,
@@ -219,17 +259,12 @@ class Scheduler:
         try:
             attempt = await claim(cluster, plan, slot, attempt_number)
             try:
-                building: dict[int, BatchBuilder] = {}
-                # Lost map output is computed again, and comes in another order.
-                for row in chance.choice((rows, rows[::-1], sorted(rows, key=lambda _: chance.random()))):
-                    builder = building.setdefault(row.target, BatchBuilder())
-                    builder.append(self._world.clock.now(), None, Shown(row, self._batch_id, tag).encode(), ())
-                    if builder.count >= _BATCH_RECORDS:
-                        await attempt.write(PLACES[row.target], building.pop(row.target))
-                        await asyncio.sleep(chance.choice((0, 0, 0.003)))
-                for target in list(building):
-                    await attempt.write(PLACES[target], building.pop(target))
-                return await attempt.finish(len(rows))
+                if share.ledger is None:
+                    return await attempt.finish(await self._write(attempt, share, tag, chance))
+                for target, receipt in share.receipts:
+                    attempt.note(PLACES[target], receipt)
+                with Turns(share.ledger.of(process), attempt, PLACES) as turns:
+                    return await turns.finish(await self._write(attempt, share, tag, chance, turns))
             finally:
                 await attempt.close()
         except Exception as error:
@@ -237,3 +272,27 @@ class Scheduler:
             raise
         finally:
             await cluster.close()
+
+    async def _write(
+        self, attempt: Attempt, share: _Share, tag: str, chance: random.Random, turns: Turns | None = None
+    ) -> int:
+        """Write the rows of a share; how many there were, with those that were sent already."""
+        rows = share.rows
+
+        async def write(target: int) -> None:
+            if turns is None:
+                await attempt.write(PLACES[target], building.pop(target))
+            else:
+                await turns.write(target, building.pop(target))
+
+        building: dict[int, BatchBuilder] = {}
+        # Lost map output is computed again, and comes in another order.
+        for row in chance.choice((rows, rows[::-1], sorted(rows, key=lambda _: chance.random()))):
+            builder = building.setdefault(row.target, BatchBuilder())
+            builder.append(self._world.clock.now(), None, Shown(row, self._batch_id, tag).encode(), ())
+            if builder.count >= _BATCH_RECORDS:
+                await write(row.target)
+                await asyncio.sleep(chance.choice((0, 0, 0.003)))
+        for target in list(building):
+            await write(target)
+        return len(rows) + sum(receipt.records for _, receipt in share.receipts)

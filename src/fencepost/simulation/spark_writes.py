@@ -25,7 +25,8 @@ from fencepost.simulation.micro_batches import (
     source_offsets,
 )
 from fencepost.simulation.processes import Process
-from fencepost.simulation.spark_tasks import Patience, Scheduler, TaskTrouble
+from fencepost.simulation.spark_tasks import Scheduler
+from fencepost.simulation.spark_trouble import Patience, TaskTrouble
 from fencepost.simulation.world import ADDRESS, World
 from fencepost.spark.driver import Driver, WriteFailed
 from fencepost.spark.progress import Progress
@@ -34,6 +35,8 @@ _ATTEMPTS: Final = 3
 _END_TXN: Final = 26
 #: Rows that come to a source partition until the next batch, at most.
 _MOST_ROWS: Final = 5
+#: Where some are sent ahead: so many that tasks often want a turn at the same place.
+_MOST_ROWS_AHEAD: Final = 12
 _KEPT_COPIES: Final = 5
 
 
@@ -90,12 +93,23 @@ class Life:
 class Application:
     """One application and its drivers, until `stop`."""
 
-    def __init__(self, world: World, name: str, outcomes: DriverOutcomes, trouble: Trouble, patience: Patience) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        outcomes: DriverOutcomes,
+        trouble: Trouble,
+        patience: Patience,
+        *,
+        sends_ahead: bool = False,
+    ) -> None:
+        """`sends_ahead`: the tasks that give the rows send some of them (spark_ahead)."""
         self._world = world
         self.name = name
         self._outcomes = outcomes
         self._trouble = trouble
         self._patience = patience
+        self._sends_ahead = sends_ahead
         self._random = world.chance(f"application {name}")
         self._candidates = [Checkpoint()]
         """Checkpoints that a driver may be started on: the last one that is known to be right is the last."""
@@ -274,6 +288,7 @@ class Application:
             trouble=self._trouble.tasks,
             patience=self._patience,
             written=partial(self._about_to_commit, life),
+            ahead=life.process if self._sends_ahead else None,
         )
         life.scheduler = scheduler
         self._schedulers.append(scheduler)
@@ -315,7 +330,8 @@ class Application:
         """The end of a new batch: a few rows on, or all that there are and a few more."""
         chance = self._random
         first = start if chance.random() < 0.5 else tuple(map(max, start, self._available))
-        end = tuple(offset + chance.randint(0, _MOST_ROWS) for offset in first)
+        most = _MOST_ROWS_AHEAD if self._sends_ahead else _MOST_ROWS
+        end = tuple(offset + chance.randint(0, most) for offset in first)
         self._available = tuple(map(max, end, self._available))
         return end
 

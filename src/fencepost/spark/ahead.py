@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -97,12 +98,19 @@ class Turning:
     """Sends batches of one task to each place when it is this task's turn.  `close` it."""
 
     def __init__(
-        self, sending: Sending, ledger: Ledger, places: list[TopicPartition], compression: Compression
+        self,
+        sending: Sending,
+        ledger: Ledger,
+        places: Sequence[TopicPartition],
+        compression: Compression,
+        *,
+        most_waiting: int = _WAITING,
     ) -> None:
         self._sending = sending
         self._ledger = ledger
         self._places = places
         self._compression = compression
+        self._most_waiting = most_waiting
         self._waiting: dict[int, deque[BatchBuilder]] = {}
         self._size = 0
         """Bytes of the batches that are not acknowledged."""
@@ -118,7 +126,7 @@ class Turning:
         if target not in self._at_work:
             self._at_work[target] = work = asyncio.ensure_future(self._send(target))
             work.add_done_callback(lambda _: self._turn_ended.set())
-        while self._size > _WAITING:
+        while self._size > self._most_waiting:
             await self._until_a_turn_ends()
 
     async def finish(self) -> list[tuple[int, Receipt]]:

@@ -23,7 +23,7 @@ from fencepost.simulation.micro_batches import (
     Shown,
 )
 from fencepost.simulation.processes import Process
-from fencepost.simulation.spark_tasks import Patience
+from fencepost.simulation.spark_trouble import Patience
 from fencepost.simulation.spark_writes import Application, Trouble
 from fencepost.simulation.world import ADDRESS, World
 from fencepost.spark.progress import PARTITION, Progress, ensure_topic
@@ -44,6 +44,8 @@ class ApplicationsPlan(NamedTuple):
     patience: Patience = Patience()
     other_producers: float = 0
     """Seconds that a producer which is none of the applications keeps transactions open in the progress topic."""
+    ahead: tuple[str, ...] = ()
+    """Those of them whose tasks send rows ahead."""
     abrupt: bool = False
     """Everybody is killed in the end, instead of coming to rest."""
 
@@ -58,7 +60,8 @@ class Applications:
         self.seen: Seen | None = None
         """What is there, when all is over."""
         self._applications = [
-            Application(world, name, self.outcomes[name], plan.trouble, plan.patience) for name in plan.names
+            Application(world, name, self.outcomes[name], plan.trouble, plan.patience, sends_ahead=name in plan.ahead)
+            for name in plan.names
         ]
         self._is_calm = False
         self._keepers: list[asyncio.Future[None]] = []

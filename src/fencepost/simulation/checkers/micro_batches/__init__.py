@@ -8,6 +8,7 @@ from fencepost.simulation.checkers.micro_batches.batches import AllOutcomes
 from fencepost.simulation.checkers.micro_batches.forgotten import forgotten
 from fencepost.simulation.checkers.micro_batches.misplaced import misplaced
 from fencepost.simulation.checkers.micro_batches.offsets_apart import offsets_apart
+from fencepost.simulation.checkers.micro_batches.reordered import reordered
 from fencepost.simulation.checkers.micro_batches.repeated import repeated
 from fencepost.simulation.checkers.micro_batches.skipped import skipped
 from fencepost.simulation.checkers.micro_batches.surprised import surprised
@@ -16,7 +17,10 @@ from fencepost.simulation.checkers.micro_batches.torn import torn
 from fencepost.simulation.checkers.micro_batches.zombies import zombies
 from fencepost.simulation.micro_batches import Seen
 
-CHECKERS: Final = (repeated, skipped, torn, forgotten, taken_back, zombies, misplaced, offsets_apart, surprised)
+CHECKERS: Final = (
+    *(repeated, skipped, torn, forgotten, taken_back),
+    *(zombies, misplaced, reordered, offsets_apart, surprised),
+)
 
 
 def check(outcomes: AllOutcomes, seen: Seen) -> list[str]:

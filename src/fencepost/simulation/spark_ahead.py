@@ -1,0 +1,242 @@
+"""Tasks that give a write its rows, and send some of them ahead by turns, several at once.
+
+They run the code of real ones (spark.ahead), each attempt as a process with the ledger open.  One dies in the middle of
+a turn, or between two; one stands still and wakes up when the batch is committed, or the next one begun; two give the
+same rows, and each slot takes what the one or the other hands on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from random import Random
+from typing import Final, NamedTuple
+
+from fencepost.client.cluster import Cluster
+from fencepost.protocol.records import BatchBuilder
+from fencepost.simulation.ledger_in_memory import LedgerInMemory
+from fencepost.simulation.micro_batches import PLACES, DriverOutcomes, Row, Shown
+from fencepost.simulation.processes import Process
+from fencepost.simulation.spark_trouble import Patience, TaskTrouble
+from fencepost.simulation.waiting import all_of
+from fencepost.simulation.world import ADDRESS, World
+from fencepost.spark.ahead import Turning
+from fencepost.spark.attempt import Plan, Receipt, Sending
+
+_MOST_TASKS: Final = 4
+#: Bytes that wait, from which on a task does: so few that one does.
+_FEW_BYTES: Final = 200
+_REST: Final = 1_000_000
+"""Rank of a row that was not sent ahead: behind those that were, in any order."""
+
+
+class Given(NamedTuple):
+    """What an attempt hands on: receipts for what it sent, by place, and rows that slots are to write."""
+
+    tag: str
+    receipts: Sequence[tuple[int, Receipt]]
+    rest: Sequence[Row]
+
+
+class GivenAttempt(NamedTuple):
+    """An attempt that was started."""
+
+    process: Process
+    task: asyncio.Future[Given]
+
+
+class TasksAhead:
+    """The tasks of one run that give the rows.  `started` is called for each attempt."""
+
+    def __init__(
+        self,
+        world: World,
+        run: str,
+        plan: Plan,
+        ledger: LedgerInMemory,
+        outcomes: DriverOutcomes,
+        *,
+        batch_id: int,
+        trouble: TaskTrouble,
+        patience: Patience,
+        started: Callable[[Process], None],
+    ) -> None:
+        self._world = world
+        self._run = run
+        self._plan = plan
+        self._ledger = ledger
+        self._outcomes = outcomes
+        self._batch_id = batch_id
+        self._trouble = trouble
+        self._patience = patience
+        self._started = started
+        self._random = world.chance(f"{run} ahead")
+        self._attempts = 0
+
+    async def run(self, rows: Sequence[Row], slots: int) -> dict[int, list[Given]]:
+        """What each slot gets.  Raises what the first failed task raised."""
+        chance = self._random
+        count = chance.randint(1, _MOST_TASKS)
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(self._task(number, list(rows[number::count]))) for number in range(count)]
+        try:
+            found = await all_of(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            raise
+        # Where output was lost between two slots the second one takes what another attempt gave.
+        taken = {slot: [chance.choice(given) for given in found] for slot in range(slots)}
+        self._outcomes.reported |= {each.tag: self._batch_id for given in taken.values() for each in given}
+        return {slot: [_for_slot(each, slot, slots) for each in given] for slot, given in taken.items()}
+
+    async def _task(self, number: int, rows: list[Row]) -> list[Given]:
+        """One task, by as many attempts as it takes; what those of them gave that are done."""
+        chance, trouble = self._random, self._trouble
+        dice = chance.random()
+        dies = trouble.stalls + trouble.twins <= dice < trouble.stalls + trouble.twins + trouble.deaths
+        first = self._start(number, rows, dies=dies)
+        if dice < trouble.stalls:
+            happens = chance.choice((first.process.stand_still, first.process.cut_off))
+            seconds = chance.choice((0.1, 1, 4)) * chance.random()
+            self._world.loop.call_later(chance.uniform(0, 0.03), happens, seconds, context=Context())
+            await asyncio.wait([first.task], timeout=chance.uniform(0.02, 0.4))
+            return [await self._either(first, self._start(number, rows))] if not first.task.done() else _done(first)
+        if dice < trouble.stalls + trouble.twins:
+            await asyncio.sleep(chance.uniform(0, 0.01))
+            return await self._both(first, self._start(number, rows))
+        await asyncio.wait([first.task])
+        if not first.task.cancelled():
+            return _done(first)
+        second = self._start(number, rows)
+        await asyncio.wait([second.task])
+        return _done(second)
+
+    async def _either(self, one: GivenAttempt, other: GivenAttempt) -> Given:
+        """What the first gives that is done.  The other one goes on."""
+        await asyncio.wait([one.task, other.task], return_when=asyncio.FIRST_COMPLETED)
+        done, rest = (one, other) if one.task.done() else (other, one)
+        if done.task.cancelled() or done.task.exception() is not None:
+            await asyncio.wait([rest.task])
+            done = rest
+        return done.task.result()
+
+    async def _both(self, one: GivenAttempt, other: GivenAttempt) -> list[Given]:
+        """What both give, or the first; the other one is killed then, or goes on."""
+        given = [await self._either(one, other)]
+        dice = self._random.random()
+        if dice < 0.4:
+            await asyncio.wait([one.task, other.task])
+            given = [each.task.result() for each in (one, other) if _is_well(each)]
+        elif dice < 0.7:
+            for each in (one, other):
+                if not each.task.done():
+                    each.process.die(silently=False)
+        return given
+
+    # An attempt
+
+    def _start(self, number: int, rows: list[Row], *, dies: bool = False) -> GivenAttempt:
+        tag = f"{self._run}.ahead{number}.{self._attempts}"
+        self._attempts += 1
+        process = Process(self._world, tag)
+        task = process.start(self._attempt(rows, tag, process, self._world.chance(tag), dies))
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self._started(process)
+        return GivenAttempt(process, task)
+
+    async def _attempt(self, rows: list[Row], tag: str, process: Process, chance: Random, dies: bool) -> Given:
+        patience, world = self._patience, self._world
+        cluster = Cluster(
+            ADDRESS,
+            client_id=tag,
+            runtime=process.runtime(),
+            request_timeout_ms=chance.choice((patience.request_timeout_ms, 30_000)),
+            patience_ms=patience.patience_ms,
+        )
+        try:
+            ledger = self._ledger.of(process)
+            most_waiting = chance.choice((_FEW_BYTES, 1_000_000))
+            sending, codec = Sending(cluster, self._plan), self._plan.compression
+            turning = Turning(sending, ledger, PLACES, codec, most_waiting=most_waiting)
+            try:
+                return await self._give(
+                    rows, tag, turning, chance, _Death(process, len(rows), chance) if dies else None
+                )
+            finally:
+                await turning.close()
+        except Exception as error:
+            world.note(f"attempt {tag}: {type(error).__name__}: {error}")
+            raise
+        finally:
+            await cluster.close()
+
+    async def _give(self, rows: list[Row], tag: str, turning: Turning, chance: Random, death: _Death | None) -> Given:
+        """Send some rows ahead.  Given again they come in another order, and another part of them is sent."""
+        most, sent_ahead = chance.choice((1, 1, 2)), chance.choice((0, 0.5, 1, 1))
+        building: dict[int, BatchBuilder] = {}
+        waiting: dict[int, list[Row]] = {}
+        order: dict[Row, int] = {}
+
+        async def put(target: int) -> None:
+            order.update({row: rank for rank, row in enumerate(waiting.pop(target), len(order))})
+            await turning.put(target, building.pop(target))
+            if death is not None:
+                await death.comes_near(turning)
+
+        for row in chance.choice((rows, rows[::-1], sorted(rows, key=lambda _: chance.random()))):
+            builder = building.setdefault(row.target, BatchBuilder())
+            builder.append(self._world.clock.now(), None, Shown(row, self._batch_id, tag).encode(), ())
+            waiting.setdefault(row.target, []).append(row)
+            if builder.count >= most and sent_ahead:
+                await put(row.target)
+                await asyncio.sleep(chance.choice((0, 0, 0.003, 0.02)))
+                if chance.random() < 0.2:  # its turns end, and it has others
+                    await turning.finish()
+        for target in list(building):
+            if chance.random() < sent_ahead:
+                await put(target)
+        receipts = await turning.finish()
+        rest = [row for left in waiting.values() for row in left]
+        self._outcomes.orders[tag] = order | dict.fromkeys(rest, _REST)
+        return Given(tag, receipts, rest)
+
+
+class _Death:
+    """Comes after so many batches: in the middle of a turn, or when nobody has one."""
+
+    def __init__(self, process: Process, rows: int, chance: Random) -> None:
+        self._process = process
+        self._after = chance.randint(1, max(rows // 2, 1))
+        self._in_a_turn = chance.random() < 0.6
+        self._in = chance.choice((0, 0.001, 0.003, 0.01))
+
+    async def comes_near(self, turning: Turning) -> None:
+        """Another batch is sent."""
+        self._after -= 1
+        if self._after:
+            return
+        if not self._in_a_turn:
+            await turning.finish()
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._in if self._in_a_turn else 0, self._die, context=Context())
+        if not self._in_a_turn:
+            await asyncio.sleep(1)
+
+    def _die(self) -> None:
+        self._process.die(silently=False)
+
+
+def _is_well(each: GivenAttempt) -> bool:
+    return not each.task.cancelled() and each.task.exception() is None
+
+
+def _done(each: GivenAttempt) -> list[Given]:
+    return [each.task.result()]
+
+
+def _for_slot(given: Given, slot: int, slots: int) -> Given:
+    """What is shuffled to a slot."""
+    receipts = [(target, receipt) for target, receipt in given.receipts if target % slots == slot]
+    return Given(given.tag, receipts, [row for row in given.rest if row.target % slots == slot])

@@ -1,0 +1,26 @@
+"""What befalls the tasks of a write, and how long those that write have patience."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TaskTrouble(NamedTuple):
+    """How likely each thing befalls an attempt."""
+
+    stalls: float = 0
+    """It stands still for a while, and is given up for another one."""
+    twins: float = 0
+    """Another attempt runs at the same time."""
+    deaths: float = 0
+    """It dies on the way, and another one is started."""
+    lingering: float = 0
+    """It goes on although its driver failed or was killed."""
+
+
+class Patience(NamedTuple):
+    """Time limits of the clients, in milliseconds."""
+
+    request_timeout_ms: int = 400
+    patience_ms: int = 3000
+    transaction_timeout_ms: int = 60_000
