@@ -10,6 +10,7 @@ from fencepost.simulation.checkers.micro_batches import CHECKERS, check
 from fencepost.simulation.checkers.micro_batches.forgotten import forgotten
 from fencepost.simulation.checkers.micro_batches.misplaced import misplaced
 from fencepost.simulation.checkers.micro_batches.offsets_apart import offsets_apart
+from fencepost.simulation.checkers.micro_batches.reordered import reordered
 from fencepost.simulation.checkers.micro_batches.repeated import repeated
 from fencepost.simulation.checkers.micro_batches.skipped import skipped
 from fencepost.simulation.checkers.micro_batches.surprised import surprised
@@ -46,6 +47,9 @@ def good() -> tuple[DriverOutcomes, Seen]:
             rows[PLACES[row.target]].append(one)
             outcomes.reported[one.attempt] = batch_id
         outcomes.committed[batch_id] = end
+        giver = f"a0.{batch_id}.0.ahead0.0"
+        outcomes.orders[giver] = {row: n for n, row in enumerate(rows_between("a", start, end))}
+        outcomes.reported[giver] = batch_id
         start = end
     outcomes.skipped.append(ENDS[0])
     outcomes.failed["a9.1.0"] = 1
@@ -145,6 +149,18 @@ def show_a_later_batch_first(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # n
     return seen._replace(rows={at: rows[::-1] for at, rows in seen.rows.items()})
 
 
+def show_what_a_task_gave_later_first(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
+    rows, place = next(
+        (rows, n)
+        for rows in seen.rows.values()
+        for n in range(len(rows) - 1)
+        if rows[n].batch_id == rows[n + 1].batch_id
+    )
+    assert isinstance(rows, list)
+    rows[place : place + 2] = rows[place : place + 2][::-1]
+    return seen
+
+
 def leave_the_group_behind(outcomes: DriverOutcomes, seen: Seen) -> Seen:  # noqa: ARG001
     return seen._replace(positions={"a": ENDS[0]})
 
@@ -173,6 +189,7 @@ WRONG: Mapping[Callable[[DriverOutcomes, Seen], Seen], Callable[[Mapping[str, Dr
     mix_two_attempts: zombies,
     put_a_row_elsewhere: misplaced,
     show_a_later_batch_first: misplaced,
+    show_what_a_task_gave_later_first: reordered,
     leave_the_group_behind: offsets_apart,
     leave_the_group_nowhere: offsets_apart,
     surprise: surprised,
@@ -184,6 +201,20 @@ def test_what_is_wrong_is_named(wrong: Callable[[DriverOutcomes, Seen], Seen]) -
     outcomes, seen = good()
     seen = wrong(outcomes, seen)
     assert WRONG[wrong]({"a": outcomes}, seen)
+
+
+def test_the_rest_of_what_a_task_gave_may_be_in_any_order() -> None:
+    outcomes, seen = good()
+    for order in outcomes.orders.values():
+        order.update(dict.fromkeys(order, 1))
+    assert check({"a": outcomes}, show_what_a_task_gave_later_first(outcomes, seen)) == []
+
+
+def test_an_order_is_kept_by_what_was_taken_alone() -> None:
+    outcomes, seen = good()
+    for attempt in outcomes.orders:
+        del outcomes.reported[attempt]
+    assert check({"a": outcomes}, show_what_a_task_gave_later_first(outcomes, seen)) == []
 
 
 def test_every_checker_is_seen_to_fail() -> None:

@@ -15,8 +15,8 @@ from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import Epoch, ProducerId, TopicPartition
 from fencepost.spark.attempt import SECOND_ATTEMPT, PoisonedError
 from fencepost.spark.claims import Written
-from fencepost.spark.ledger import Turns, close_places
-from fencepost.spark.ledger_file import new_ledger, open_ledger, packed, shared_ledger, unpacked
+from fencepost.spark.ledger import Ledger, Turns, close_places
+from fencepost.spark.ledger_file import LedgerFile, new_ledger, open_ledger, packed, shared_ledger, unpacked
 from fencepost.spark.place_states import MOVES, REFUSED, Kind, Move, PlaceState, moved, refused_closing
 
 PLACES = [TopicPartition("out", number) for number in range(3)]
@@ -193,6 +193,25 @@ def test_who_has_a_turn_may_do_what_the_table_says_and_nothing_else() -> None:
         for move in set(Move) - set(MOVES[kind]):
             with pytest.raises(AssertionError, match=move.name):
                 moved(PlaceState(kind), move)
+
+
+class LateLock(LedgerFile):
+    """Another one's turn ends just before this one gets the lock."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._path = path
+
+    def lock(self, place: int) -> bool:
+        with open(self._path, "r+b", buffering=0) as file:
+            file.seek(8 * place)
+            file.write(packed(PlaceState(Kind.SETTLED, 5)))
+        return super().lock(place)
+
+
+def test_how_far_a_place_is_written_is_looked_at_when_nobody_else_writes_any_more(path: str) -> None:
+    with Ledger(LateLock(path)) as ledger, ledger.turn(1) as mine:
+        assert mine is not None and mine.records == 5
 
 
 @pytest.mark.parametrize(

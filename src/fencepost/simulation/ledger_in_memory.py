@@ -8,6 +8,7 @@ from typing import Final
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.processes import Process
 from fencepost.spark.ledger import Ledger
+from fencepost.spark.ledger_file import packed, unpacked
 from fencepost.spark.place_states import NOTHING_THERE, PlaceState
 
 
@@ -16,7 +17,7 @@ class LedgerInMemory:
 
     def __init__(self, places: Sequence[TopicPartition]) -> None:
         self.places: Final = places
-        self.states = [NOTHING_THERE] * len(places)
+        self.states = [packed(NOTHING_THERE)] * len(places)
         self.holders: dict[int, Process] = {}
         self.is_gone = False
         """The run is over: nobody can open it.  Who has it open still has it."""
@@ -52,11 +53,11 @@ class _Opened:
             del self._ledger.holders[place]
 
     def read(self, place: int) -> PlaceState:
-        return self._ledger.states[place]
+        return unpacked(self._ledger.states[place])
 
     def note(self, place: int, state: PlaceState) -> None:
         if not self._process.is_dead:  # what is cleared away in the end does nothing
-            self._ledger.states[place] = state
+            self._ledger.states[place] = packed(state)
             self._tell(place, f"{state.kind.name} {state.records}")
 
     def close(self) -> None:
