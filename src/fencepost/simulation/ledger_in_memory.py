@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from fencepost.protocol.types import TopicPartition
 from fencepost.simulation.processes import Process
 from fencepost.spark.ledger import Ledger
 from fencepost.spark.ledger_file import packed, unpacked
-from fencepost.spark.place_states import NOTHING_THERE, PlaceState
+from fencepost.spark.place_states import NOTHING_THERE, Kind, PlaceState
 
 
 class LedgerInMemory:
@@ -22,19 +22,23 @@ class LedgerInMemory:
         self.is_gone = False
         """The run is over: nobody can open it.  Who has it open still has it."""
 
-    def of(self, process: Process) -> Ledger:
-        """The ledger as a process opens it, once.  Raises FileNotFoundError when the run is over."""
+    def of(self, process: Process, begun: Callable[[], None] = lambda: None) -> Ledger:
+        """The ledger as a process opens it, once.  Raises FileNotFoundError when the run is over.
+
+        `begun` is called when it has noted that it is about to send.
+        """
         if self.is_gone:
             raise FileNotFoundError("the run is over")
-        return Ledger(_Opened(self, process))
+        return Ledger(_Opened(self, process, begun))
 
 
 class _Opened:
     """As one process has it (spark.ledger.LedgerStore)."""
 
-    def __init__(self, ledger: LedgerInMemory, process: Process) -> None:
+    def __init__(self, ledger: LedgerInMemory, process: Process, begun: Callable[[], None]) -> None:
         self._ledger = ledger
         self._process = process
+        self._begun = begun
         self._waited: set[int] = set()
 
     def lock(self, place: int) -> bool:
@@ -59,6 +63,8 @@ class _Opened:
         if not self._process.is_dead:  # what is cleared away in the end does nothing
             self._ledger.states[place] = packed(state)
             self._tell(place, f"{state.kind.name} {state.records}")
+            if state.kind is Kind.UNSETTLED:
+                self._begun()
 
     def close(self) -> None:
         for place in range(len(self._ledger.states)):

@@ -68,7 +68,8 @@ class TasksAhead:
         self._ledger = ledger
         self._outcomes = outcomes
         self._batch_id = batch_id
-        self._trouble = trouble
+        # Of what befalls them more goes unnoticed than with slots: it must be in the middle of a turn.
+        self._trouble = trouble._replace(twins=2 * trouble.twins, deaths=3 * trouble.deaths)
         self._patience = patience
         self._started = started
         self._random = world.chance(f"{run} ahead")
@@ -156,14 +157,13 @@ class TasksAhead:
             patience_ms=patience.patience_ms,
         )
         try:
-            ledger = self._ledger.of(process)
+            death = _Death(process, chance) if dies else None
+            ledger = self._ledger.of(process) if death is None else self._ledger.of(process, death.begun)
             most_waiting = chance.choice((_FEW_BYTES, 1_000_000))
             sending, codec = Sending(cluster, self._plan), self._plan.compression
             turning = Turning(sending, ledger, PLACES, codec, most_waiting=most_waiting)
             try:
-                return await self._give(
-                    rows, tag, turning, chance, _Death(process, len(rows), chance) if dies else None
-                )
+                return await self._give(rows, tag, turning, chance, death)
             finally:
                 await turning.close()
         except Exception as error:
@@ -183,7 +183,7 @@ class TasksAhead:
             order.update({row: rank for rank, row in enumerate(waiting.pop(target), len(order))})
             await turning.put(target, building.pop(target))
             if death is not None:
-                await death.comes_near(turning)
+                await death.sent(turning)
 
         for row in chance.choice((rows, rows[::-1], sorted(rows, key=lambda _: chance.random()))):
             builder = building.setdefault(row.target, BatchBuilder())
@@ -204,24 +204,26 @@ class TasksAhead:
 
 
 class _Death:
-    """Comes after so many batches: in the middle of a turn, or when nobody has one."""
+    """Comes in the middle of one of the first turns, when some of what was sent is there; or when nobody has one."""
 
-    def __init__(self, process: Process, rows: int, chance: Random) -> None:
+    def __init__(self, process: Process, chance: Random) -> None:
         self._process = process
-        self._after = chance.randint(1, max(rows // 2, 1))
+        self._after = chance.randint(1, 4)
         self._in_a_turn = chance.random() < 0.6
-        self._in = chance.choice((0, 0.001, 0.003, 0.01))
+        self._in = chance.choice((0, 0.003, 0.006, 0.012))
 
-    async def comes_near(self, turning: Turning) -> None:
-        """Another batch is sent."""
-        self._after -= 1
-        if self._after:
-            return
-        if not self._in_a_turn:
+    def begun(self) -> None:
+        """It has begun a turn."""
+        self._after -= self._in_a_turn
+        if self._in_a_turn and not self._after:
+            asyncio.get_running_loop().call_later(self._in, self._die, context=Context())
+
+    async def sent(self, turning: Turning) -> None:
+        """Another batch was given to be sent."""
+        self._after -= not self._in_a_turn
+        if not self._in_a_turn and not self._after:
             await turning.finish()
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._in if self._in_a_turn else 0, self._die, context=Context())
-        if not self._in_a_turn:
+            asyncio.get_running_loop().call_soon(self._die, context=Context())
             await asyncio.sleep(1)
 
     def _die(self) -> None:
