@@ -61,7 +61,7 @@ HAPPENS: Final = (
     *("belongs to another query", "SKIPPED", "REPEATED", "broker killed", "power lost", "transaction.version 1"),
     *("EndTxnRequest lost", "EndTxnRequest carried out", "EndTxnRequest its connection", "everybody is killed"),
     *("has its turn", "UNSETTLED", "SETTLED", "CLOSED", "stopped in the middle of his turn", "and tasks report"),
-    *("is still written by another attempt", "this attempt at the batch is late", "the run is over"),
+    *("is still written by another attempt", "this attempt at the batch is late", "FileNotFoundError: the run is over"),
 )
 
 

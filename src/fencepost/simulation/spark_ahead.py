@@ -97,6 +97,8 @@ class TasksAhead:
         chance, trouble = self._random, self._trouble
         dice = chance.random()
         dies = trouble.stalls + trouble.twins <= dice < trouble.stalls + trouble.twins + trouble.deaths
+        if chance.random() < trouble.twins:  # one that comes late, of which nobody takes anything
+            self._start(number, rows, sleeps=(chance.choice((0, 0, 0.3)), chance.choice((0.03, 0.1, 0.3, 1))))
         first = self._start(number, rows, dies=dies)
         if dice < trouble.stalls:
             happens = chance.choice((first.process.stand_still, first.process.cut_off))
@@ -138,16 +140,21 @@ class TasksAhead:
 
     # An attempt
 
-    def _start(self, number: int, rows: list[Row], *, dies: bool = False) -> GivenAttempt:
+    def _start(
+        self, number: int, rows: list[Row], *, dies: bool = False, sleeps: tuple[float, float] = (0, 0)
+    ) -> GivenAttempt:
+        """`sleeps`: seconds before it opens the ledger, and after that."""
         tag = f"{self._run}.ahead{number}.{self._attempts}"
         self._attempts += 1
         process = Process(self._world, tag)
-        task = process.start(self._attempt(rows, tag, process, self._world.chance(tag), dies))
+        task = process.start(self._attempt(rows, tag, process, self._world.chance(tag), dies, sleeps))
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
         self._started(process)
         return GivenAttempt(process, task)
 
-    async def _attempt(self, rows: list[Row], tag: str, process: Process, chance: Random, dies: bool) -> Given:
+    async def _attempt(
+        self, rows: list[Row], tag: str, process: Process, chance: Random, dies: bool, sleeps: tuple[float, float]
+    ) -> Given:
         patience, world = self._patience, self._world
         cluster = Cluster(
             ADDRESS,
@@ -158,16 +165,19 @@ class TasksAhead:
         )
         try:
             death = _Death(process, chance) if dies else None
+            await asyncio.sleep(sleeps[0])
             ledger = self._ledger.of(process) if death is None else self._ledger.of(process, death.begun)
             most_waiting = chance.choice((_FEW_BYTES, 1_000_000))
             sending, codec = Sending(cluster, self._plan), self._plan.compression
             turning = Turning(sending, ledger, PLACES, codec, most_waiting=most_waiting)
             try:
+                await asyncio.sleep(sleeps[1])
                 return await self._give(rows, tag, turning, chance, death)
             finally:
                 await turning.close()
         except Exception as error:
             world.note(f"attempt {tag}: {type(error).__name__}: {error}")
+            self._outcomes.surprises += wrong_number(tag, error)
             raise
         finally:
             await cluster.close()
@@ -203,14 +213,19 @@ class TasksAhead:
         return Given(tag, receipts, rest)
 
 
+def wrong_number(tag: str, error: Exception) -> list[str]:
+    """What is amiss if a leader refused records for their number: who has a turn knows which one is next."""
+    return [f"attempt {tag}: {error}"] if "OUT_OF_ORDER_SEQUENCE_NUMBER" in str(error) else []
+
+
 class _Death:
     """Comes in the middle of one of the first turns, when some of what was sent is there; or when nobody has one."""
 
     def __init__(self, process: Process, chance: Random) -> None:
         self._process = process
-        self._after = chance.randint(1, 4)
+        self._after = chance.choice((1, 1, 2, 4))
         self._in_a_turn = chance.random() < 0.6
-        self._in = chance.choice((0, 0.003, 0.006, 0.012))
+        self._in = chance.choice((0, 0.004, 0.01, 0.016))
 
     def begun(self) -> None:
         """It has begun a turn."""

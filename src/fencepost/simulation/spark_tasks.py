@@ -19,7 +19,7 @@ from fencepost.protocol.records import BatchBuilder
 from fencepost.simulation.ledger_in_memory import LedgerInMemory
 from fencepost.simulation.micro_batches import PLACES, DriverOutcomes, Row, Shown
 from fencepost.simulation.processes import Process
-from fencepost.simulation.spark_ahead import Given, TasksAhead
+from fencepost.simulation.spark_ahead import Given, TasksAhead, wrong_number
 from fencepost.simulation.spark_trouble import Patience, TaskTrouble
 from fencepost.simulation.waiting import all_of
 from fencepost.simulation.world import ADDRESS, World
@@ -269,6 +269,7 @@ class Scheduler:
                 await attempt.close()
         except Exception as error:
             self._world.note(f"attempt {tag}: {type(error).__name__}")
+            self._outcomes.surprises += wrong_number(tag, error)
             raise
         finally:
             await cluster.close()
