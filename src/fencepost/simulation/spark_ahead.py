@@ -97,8 +97,8 @@ class TasksAhead:
         chance, trouble = self._random, self._trouble
         dice = chance.random()
         dies = trouble.stalls + trouble.twins <= dice < trouble.stalls + trouble.twins + trouble.deaths
-        if chance.random() < trouble.twins:  # one that comes late, of which nobody takes anything
-            self._start(number, rows, sleeps=(chance.choice((0, 0, 0.3)), chance.choice((0.03, 0.1, 0.3, 1))))
+        if chance.random() < 2 * trouble.twins:  # one that comes late, of which nobody takes anything
+            self._start(number, rows, sleeps=(chance.choice((0, 0, 0, 0.3)), chance.choice((0.02, 0.04, 0.08, 0.3, 1))))
         first = self._start(number, rows, dies=dies)
         if dice < trouble.stalls:
             happens = chance.choice((first.process.stand_still, first.process.cut_off))

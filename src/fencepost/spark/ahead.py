@@ -117,11 +117,14 @@ class Turning:
         self._at_work: dict[int, asyncio.Task[None]] = {}
         self._turn_ended = asyncio.Event()
         self._receipts: dict[int, Receipt] = {}
+        self._records = 0
+        """How many it was given."""
 
     async def put(self, target: int, batch: BatchBuilder) -> None:
         """As `encoding.Ahead.put`."""
         self._waiting.setdefault(target, deque()).append(batch)
         self._size += batch.size
+        self._records += batch.count
         self._look_at_what_ended()
         if target not in self._at_work:
             self._at_work[target] = work = asyncio.ensure_future(self._send(target))
@@ -133,6 +136,8 @@ class Turning:
         """As `encoding.Ahead.finish`."""
         while self._at_work:
             await self._until_a_turn_ends()
+        sent = sum(receipt.records for receipt in self._receipts.values())
+        assert sent == self._records, f"of {self._records} records that are to be sent ahead {sent} are acknowledged"
         return list(self._receipts.items())
 
     async def close(self) -> None:
