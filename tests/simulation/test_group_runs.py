@@ -68,7 +68,7 @@ def test_groups_are_handed_all_that_compaction_leaves(seed: int) -> None:
 
 def test_much_happens() -> None:
     """What the checkers look at is there: each of these is rare in a run that goes wrong before it begins."""
-    reports: list[Report] = [carry_out(MUCH(seed)) for seed in (6, 7)]
+    reports: list[Report] = [carry_out(MUCH(seed)) for seed in (0, 2)]
     history = "\n".join(line for report in reports for line in report.history)
     for happened in (
         "stands still",
