@@ -19,7 +19,6 @@ from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import TopicPartition
 from fencepost.spark.attempt import Plan, PoisonedError, Receipt, Sending
-from fencepost.spark.encoding import targets, together
 from fencepost.spark.ledger import Ledger
 from fencepost.spark.ledger_file import open_ledger
 
@@ -76,6 +75,8 @@ class TaskAhead:
 
 
 async def _begin(given: SendingAhead) -> tuple[Turning, Cluster]:
+    from fencepost.spark.encoding import targets
+
     cluster = Cluster(given.bootstrap_servers, client_id="fencepost-spark-ahead", security=given.security)
     try:
         plan = given.plan
@@ -188,6 +189,8 @@ class Turning:
         for _ in range(min(len(waiting), _AT_A_TURN)):
             batch = waiting.popleft()
             if self._compression is not Compression.NONE:
+                from fencepost.spark.encoding import together  # and with it Arrow, which the simulation goes without
+
                 batch = together([b"".join(batch.parts())], self._compression)
             await self._sending.write(at, batch)
         return await self._sending.acknowledged(at)
