@@ -12,7 +12,7 @@ from fencepost.log import damage
 from fencepost.simulation.cast import Window
 from fencepost.simulation.disk_faults import FaultyDisk, Wrong
 from fencepost.simulation.drawn_runs import carry_out
-from fencepost.simulation.plans import Circumstances, Plan
+from fencepost.simulation.plans import Circumstances, Plan, plan_of
 from fencepost.simulation.reach import Mark, counted
 from fencepost.simulation.troubles import Trouble
 
@@ -48,6 +48,12 @@ def test_nobody_is_shown_what_was_not_written() -> None:
         report = carry_out(WRONG)
     assert report.faults == []
     assert reached["damaged"] > 0
+
+
+def test_progress_is_there_though_its_segment_was_left_as_damaged() -> None:
+    """It would be compacted then, and what was written first be missed."""
+    troubles = [Trouble.READS_ARE_WRONG] * 2 + [Trouble.A_FILE_FAILS, Trouble.KILLED, Trouble.HANGING_LOOKED_FOR]
+    assert carry_out(plan_of(30111, 2, troubles)).faults == []
 
 
 def test_a_client_that_believes_what_it_is_sent_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

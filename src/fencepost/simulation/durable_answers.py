@@ -124,9 +124,11 @@ class WatchedStorage(Storage):
         """Those that are made for a topic have had its settings put in place once more."""
         shown = list(partitions)
         for partition in shown:
-            # Checkers look at all progress that there ever was: what is not rolled is not compacted.
-            if partition.topic != PROGRESS.topic:
-                partition.settings = partition.settings.with_(**self._fields)
+            fields = self._fields
+            if partition.topic == PROGRESS.topic:
+                # Checkers look at all progress that there ever was, also in a segment that was left as it is damaged.
+                fields = {"cleanup_policy": "delete"}
+            partition.settings = partition.settings.with_(**fields)
         super().show(shown)
 
     def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> Lsn:
