@@ -13,14 +13,13 @@ from contextvars import Context
 from random import Random
 from typing import Final, NamedTuple
 
-from fencepost.client.cluster import Cluster
 from fencepost.protocol.records import BatchBuilder
 from fencepost.simulation.ledger_in_memory import LedgerInMemory
 from fencepost.simulation.micro_batches import PLACES, DriverOutcomes, Row, Shown
 from fencepost.simulation.processes import Process
-from fencepost.simulation.spark_trouble import Patience, TaskTrouble
+from fencepost.simulation.spark_trouble import Patience, TaskTrouble, cluster_of
 from fencepost.simulation.waiting import all_of
-from fencepost.simulation.world import ADDRESS, World
+from fencepost.simulation.world import World
 from fencepost.spark.ahead import Turning
 from fencepost.spark.attempt import Plan, Receipt, Sending
 
@@ -155,14 +154,7 @@ class TasksAhead:
     async def _attempt(
         self, rows: list[Row], tag: str, process: Process, chance: Random, dies: bool, sleeps: tuple[float, float]
     ) -> Given:
-        patience, world = self._patience, self._world
-        cluster = Cluster(
-            ADDRESS,
-            client_id=tag,
-            runtime=process.runtime(),
-            request_timeout_ms=chance.choice((patience.request_timeout_ms, 30_000)),
-            patience_ms=patience.patience_ms,
-        )
+        world, cluster = self._world, cluster_of(process, self._patience, chance)
         try:
             death = _Death(process, chance) if dies else None
             await asyncio.sleep(sleeps[0])

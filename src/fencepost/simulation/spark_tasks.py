@@ -14,15 +14,14 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fencepost.client.cluster import Cluster
 from fencepost.protocol.records import BatchBuilder
 from fencepost.simulation.ledger_in_memory import LedgerInMemory
 from fencepost.simulation.micro_batches import PLACES, DriverOutcomes, Row, Shown
 from fencepost.simulation.processes import Process
 from fencepost.simulation.spark_ahead import Given, TasksAhead, wrong_number
-from fencepost.simulation.spark_trouble import Patience, TaskTrouble
+from fencepost.simulation.spark_trouble import Patience, TaskTrouble, cluster_of
 from fencepost.simulation.waiting import all_of
-from fencepost.simulation.world import ADDRESS, World
+from fencepost.simulation.world import World
 from fencepost.spark.attempt import Attempt, Plan, Receipt, claim
 from fencepost.spark.claims import Written
 from fencepost.spark.driver import Step
@@ -247,15 +246,7 @@ class Scheduler:
         process: Process,
         chance: random.Random,
     ) -> list[Written]:
-        patience = self._patience
-        cluster = Cluster(
-            ADDRESS,
-            client_id=tag,
-            runtime=process.runtime(),
-            # One that stands still may have time for more than its driver has.
-            request_timeout_ms=chance.choice((patience.request_timeout_ms, 30_000)),
-            patience_ms=patience.patience_ms,
-        )
+        cluster = cluster_of(process, self._patience, chance)
         try:
             attempt = await claim(cluster, plan, slot, attempt_number)
             try:

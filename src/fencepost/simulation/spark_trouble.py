@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import NamedTuple
+
+from fencepost.client.cluster import Cluster
+from fencepost.simulation.processes import Process
+from fencepost.simulation.world import ADDRESS
 
 
 class TaskTrouble(NamedTuple):
@@ -24,3 +29,15 @@ class Patience(NamedTuple):
     request_timeout_ms: int = 400
     patience_ms: int = 3000
     transaction_timeout_ms: int = 60_000
+
+
+def cluster_of(process: Process, patience: Patience, chance: Random) -> Cluster:
+    """What the attempt in this process reaches the node by."""
+    return Cluster(
+        ADDRESS,
+        client_id=process.name,
+        runtime=process.runtime(),
+        # One that stands still may have time for more than its driver has.
+        request_timeout_ms=chance.choice((patience.request_timeout_ms, 30_000)),
+        patience_ms=patience.patience_ms,
+    )
