@@ -18,6 +18,12 @@ from fencepost.log.opening import open_partition
 from fencepost.protocol.types import Milliseconds
 
 
+def partition_in(directory: Path, disk: LocalDisk, *segments: object) -> Any:
+    """One that has not been opened."""
+    of_topic = {"topic": "t", "index": 0, "topic_id": UUID(int=1), "leader_epoch": 0, "settings": None}
+    return SimpleNamespace(disk=disk, directory=directory, segments=[*segments], **of_topic)
+
+
 @pytest.mark.parametrize("was_there", [True, False])
 def test_one_that_cannot_be_used_is_offline_and_one_that_cannot_be_made_is_refused(
     was_there: bool, tmp_path: Path
@@ -32,16 +38,7 @@ def test_one_that_cannot_be_used_is_offline_and_one_that_cannot_be_made_is_refus
     if was_there:
         directory.mkdir()
     closed = list[str]()
-    partition: Any = SimpleNamespace(
-        disk=Failing(),
-        directory=directory,
-        topic="t",
-        index=0,
-        topic_id=UUID(int=1),
-        leader_epoch=0,
-        settings=None,
-        segments=[SimpleNamespace(close=lambda: closed.append("closed"))],
-    )
+    partition = partition_in(directory, Failing(), SimpleNamespace(close=lambda: closed.append("closed")))
     replay: Any = SimpleNamespace(directories=set)
     if was_there:
         offline = open_partition(partition, replay, lambda: 1, Milliseconds(0))
@@ -55,16 +52,7 @@ def test_one_that_cannot_be_used_is_offline_and_one_that_cannot_be_made_is_refus
 def test_one_that_the_commit_log_knows_and_whose_directory_is_gone_is_offline_and_not_made_anew(tmp_path: Path) -> None:
     """It would be empty, and its records forgotten."""
     directory = tmp_path / "t-0"
-    partition: Any = SimpleNamespace(
-        disk=LocalDisk(),
-        directory=directory,
-        topic="t",
-        index=0,
-        topic_id=UUID(int=1),
-        leader_epoch=0,
-        settings=None,
-        segments=[],
-    )
+    partition = partition_in(directory, LocalDisk())
     replay: Any = SimpleNamespace(directories=lambda: {"t-0"}, vouches_for=lambda *_: True, lost={})
     offline = open_partition(partition, replay, lambda: 1, Milliseconds(0))
     assert "t-0 is gone: put it back and start again, or delete the topic" in getattr(offline, "reason", "")

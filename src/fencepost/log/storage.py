@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from fencepost.log import data_directory, deletion, opening
 from fencepost.log.checkpoint import write_down
@@ -38,7 +39,7 @@ from fencepost.runtime import Clock, Slices, Work
 
 logger = get_logger(__name__)
 
-_ADVANCED_AT_ONCE = 200  # partitions whose high watermark follows a sync in one turn of the event loop
+_ADVANCED_AT_ONCE: Final = 200  # partitions whose high watermark follows a sync in one turn of the event loop
 
 
 class Storage:
