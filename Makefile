@@ -29,10 +29,10 @@ bench: setup
 compare: setup
 	FENCEPOST_SEED=$(SEED) $(RUN) -m pytest -m compare
 
-# New simulated seeds on all cores for HOURS, failures kept in build/soak/failures, then the long tests.
+# New simulated seeds on all cores for HOURS, failures kept in build/soak/failures, then the long tests on all cores.
 soak: setup
 	@$(RUN) scripts/soak.py --hours $(HOURS); found=$$?; [ $$found -le 1 ] || exit $$found; \
-	  FENCEPOST_SEED=$(SEED) $(RUN) -m pytest -m soak && exit $$found
+	  FENCEPOST_SEED=$(SEED) $(RUN) -m pytest --numprocesses auto --dist worksteal -m soak && exit $$found
 
 # The generated pages in docs/, from the code and the tests.
 pages: setup

@@ -176,6 +176,15 @@ def find(name: str) -> dict[str, Any]:
     return find_near(name) or find_far(name)
 
 
+def is_found_again(record: dict[str, Any]) -> bool:
+    """Whether what found a bug finds it now: its test alone, which passes without it, or the seeds."""
+    name, test = record["name"], record.get("test")
+    if test is None:
+        return seeds_with(name)[0] is not None
+    path = test.removesuffix(f" ({ENDLESS})")
+    return run_with(name, [path], PATIENCE if path == test else NEAR_PATIENCE) is not None
+
+
 def find_near(name: str) -> dict[str, Any] | None:
     """What is known of a bug if the tests nearest to it find it, else None."""
     begun = time.monotonic()
