@@ -149,11 +149,11 @@ def check_data(
     verification_enabled: bool,
 ) -> ErrorCode | None:
     """Whether a data batch with a producer id is taken.  Duplicates have been answered before."""
-    epoch = NO_EPOCH if entry is None else entry.epoch
+    epoch, transactional = NO_EPOCH if entry is None else entry.epoch, header.is_transactional
     open_here = entry is not None and entry.open_first_offset is not None and epoch == header.producer_epoch
     if header.producer_epoch < epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if header.is_transactional and verification_enabled:
+    if transactional and verification_enabled:
         if entry is not None and open_here:
             # Verified for an earlier transaction of this epoch, it would join the next one: positions have no sequence.
             stale = guard is not None and guard is not entry.opened_by
@@ -163,12 +163,12 @@ def check_data(
             return ErrorCode.INVALID_TXN_STATE
     if origin is Origin.COORDINATOR:
         return None
-    refused = check_sequence(entry, verification if header.is_transactional else None, header)
+    refused = check_sequence(entry, verification if transactional else None, header)
     if refused is not None:
         return refused
-    if not header.is_transactional and entry is not None and entry.open_first_offset is not None:
+    if not transactional and entry is not None and entry.open_first_offset is not None:
         return ErrorCode.INVALID_TXN_STATE
-    if header.is_transactional and header.producer_epoch < 0:
+    if transactional and header.producer_epoch < 0:
         # Where nothing is verified.  Apache Kafka takes it; but an admin ends a transaction by a marker of its epoch.
         return ErrorCode.INVALID_RECORD
     return None

@@ -8,7 +8,7 @@ written to.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from typing import Final
 
 from fencepost.broker.authorizer import Operation, Resource
@@ -95,10 +95,12 @@ def refuse_repeated(writes: list[Write], pace: Pace) -> Steps[None]:
             write.refuse(ErrorCode.INVALID_REQUEST, f"{write.at} stands in the request more than once")
 
 
-def _transactional(writes: list[Write]) -> Iterator[tuple[Write, BatchHeader]]:
-    for write in writes:
-        if write.outcome is None and write.header is not None and write.header.is_transactional:
-            yield write, write.header
+def _transactional(writes: list[Write]) -> list[tuple[Write, BatchHeader]]:
+    return [
+        (write, write.header)
+        for write in writes
+        if write.outcome is None and write.header is not None and write.header.is_transactional
+    ]
 
 
 def failure(request: ProduceRequest, writes: list[Write], context: RequestContext) -> Refused | None:
