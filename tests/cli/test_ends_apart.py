@@ -56,6 +56,61 @@ def test_those_that_have_ended_come_behind_and_a_few_at_a_time(pairs: Pairs) -> 
         assert seen == set(range(8))
 
 
+def test_of_many_that_ask_each_is_told_in_the_order_in_which_they_came_and_a_few_at_a_time(pairs: Pairs) -> None:
+    with EndsApart(most_ready=3) as selector:
+        several = [pairs.pair() for _ in range(8)]
+        for number, (ours, _) in enumerate(several):
+            selector.register(ours, READ, number)
+        order = [5, 1, 7, 0, 2, 6, 3, 4]
+        for number in order:
+            several[number][1].send(b"?")
+        turns = list[list[object]]()
+        for _ in range(4):
+            turns.append([key.data for key, events in selector.select(0) if events == READ])
+            for each in cast(list[int], turns[-1]):
+                several[each][0].recv(1)
+            several[order[0]][1].send(b"again")  # and comes behind the others
+        assert turns == [order[:3], order[3:6], order[6:], order[:1]]
+
+
+def test_those_that_have_ended_come_behind_all_that_ask(pairs: Pairs) -> None:
+    with EndsApart(most=3, most_ready=2) as selector:
+        for number in range(3):
+            ours, theirs = pairs.pair()
+            selector.register(ours, READ, "ended")
+            theirs.close()
+            ours, theirs = pairs.pair()
+            selector.register(ours, READ, number)
+            theirs.send(b"?")
+        assert [key.data for key, _ in selector.select(0)] == [0, 1]
+        [(asking, _)] = selector.select(0)
+        assert asking.data == 2
+        for each in [*selector.get_map().values()]:
+            if each.data != "ended":
+                selector.unregister(each.fileobj)
+        assert [key.data for key, _ in selector.select(0)] == ["ended"] * 3
+
+
+def test_what_was_left_out_is_not_told_where_it_is_no_longer_asked_for(pairs: Pairs) -> None:
+    with EndsApart(most_ready=1) as selector:
+        first, gone, changed, another, last = several = [pairs.pair() for _ in range(5)]
+        for ours, theirs in several:
+            selector.register(ours, READ, ours)
+            theirs.send(b"?")
+        assert [key.data for key, _ in selector.select(0)] == [first[0]]
+        first[0].recv(1)
+        descriptor = selector.unregister(gone[0]).fd
+        selector.modify(changed[0], 0, changed[0])
+        selector.unregister(another[0])
+        selector.register(another[0], WRITE, "it writes now")
+        assert [(key.data, events) for key, events in selector.select(0)] == [(last[0], READ)]
+        last[0].recv(1)
+        assert [(key.data, events) for key, events in selector.select(0)] == [("it writes now", WRITE)]
+        selector.unregister(another[0])
+        assert selector.select(0) == []
+        assert descriptor not in {key.fd for key in selector.get_map().values()}
+
+
 def test_an_end_is_not_told_to_who_does_not_read(pairs: Pairs) -> None:
     with EndsApart() as selector:
         ours, theirs = pairs.pair()

@@ -1,8 +1,11 @@
-"""A selector by which the end of very many connections at one moment keeps nobody waiting.
+"""A selector by which very many connections that ask, or end, at one moment make no turn of the event loop long.
 
 When a machine with clients, or a proxy before them, is gone, thousands of connections end between two turns of the
 event loop.  Each is little work, and all of it would be done in one turn, before whoever asks meanwhile.  So those that
 have ended come behind those that ask for something, and only so many of them in one turn.
+
+Of those that ask there are only so many in one turn, too, in the order in which they came: else all would be read
+before the first of them is answered.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 1000
 """Connections that end in one turn of the event loop: some 20 ms of work."""
+MOST_READY: Final = 200
+"""Connections that ask for something in one turn of the event loop: some 10 ms of work."""
 
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
@@ -42,10 +48,12 @@ def event_loop() -> asyncio.AbstractEventLoop:
 
 
 class EndsApart(selectors.BaseSelector):
-    """Waits as `selectors.EpollSelector` does.  What has ended and is left out is told by the next call."""
+    """Waits as `selectors.EpollSelector` does.  What is left out of one call is told by a later one."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, most: int = MOST, most_ready: int = MOST_READY) -> None:
+        self._most, self._most_ready = most, most_ready
+        self._later: deque[tuple[selectors.SelectorKey, int]] = deque()
+        """What is ready and was not told yet.  Whatever becomes ready meanwhile comes behind it."""
         self._epoll = epoll()
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._by_object = _ByObject(self._keys)
@@ -76,7 +84,9 @@ class EndsApart(selectors.BaseSelector):
         if timeout is not None:
             # To whole milliseconds, and never too early.
             timeout = math.ceil(max(timeout, 0) * 1000) / 1000
-        ready: Ready = []
+        ready = self._left_out()
+        if ready:
+            return ready
         ended: Ready = []
         try:
             found = self._epoll.poll(timeout, max(len(self._keys), 1))
@@ -95,10 +105,23 @@ class EndsApart(selectors.BaseSelector):
                 ready.append((key, events & key.events))
             elif len(ended) < self._most:
                 ended.append((key, events & key.events))
+        if len(ready) > self._most_ready:
+            self._later.extend(ready)
+            return self._left_out()
         return ready + ended if ended else ready
+
+    def _left_out(self) -> Ready:
+        """The next ones of those that are ready and were not told, if they are asked for as they were then."""
+        now: Ready = []
+        while self._later and len(now) < self._most_ready:
+            key, events = self._later.popleft()
+            if self._keys.get(key.fd) is key:  # else the next call tells what is so by then
+                now.append((key, events))
+        return now
 
     def close(self) -> None:
         self._epoll.close()
+        self._later.clear()
         self._keys.clear()
 
     def get_map(self) -> Mapping[FileDescriptorLike, selectors.SelectorKey]:
