@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tracemalloc
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -27,7 +28,9 @@ from fencepost.protocol.codec import (
 )
 from fencepost.protocol.decoding import MOST_ITEMS, STEP
 from fencepost.protocol.encoding import uvarint
-from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.errors import LONGEST_MESSAGE, ProtocolError, told
+from fencepost.protocol.layout import default_of, fields_of
+from fencepost.protocol.message import Message
 from fencepost.protocol.messages import (
     FLEXIBLE,
     REQUESTS,
@@ -180,6 +183,43 @@ def test_a_large_claim_costs_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
     finally:
         tracemalloc.stop()
+
+
+def _with_long_error_texts(cls: Any, version: int, text: str) -> Any:
+    """One of each item; with the text wherever an error is told, and nothing else."""
+    values: dict[str, Any] = {}
+    for field in fields_of(cls):
+        item = field.of if field.kind == "array" else field
+        if not field.wire.in_version(version):
+            values[field.name] = default_of(field)
+        elif item.kind == "struct":
+            inner = _with_long_error_texts(item.of, version, text)
+            values[field.name] = [inner] if field.kind == "array" else inner
+        elif field.name.endswith("error_message"):
+            values[field.name] = text
+        else:
+            values[field.name] = default_of(field)
+    return cls(**values)
+
+
+def _error_texts(message: Any) -> Iterator[str | None]:
+    for field in fields_of(type(message)):
+        value = getattr(message, field.name)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, Message):
+                yield from _error_texts(each)
+        if field.name.endswith("error_message"):
+            yield value
+
+
+@of_each_class([(cls, version) for cls, version in EVERY_VERSION if cls in RESPONSES.values()])
+def test_whatever_an_error_text_names_it_has_room_in_an_answer(cls: Any, version: int) -> None:
+    for letter in ("x", "\u00e9", "\U0001f512"):
+        text = f"{letter * 32_767}: there is no such thing"
+        message = _with_long_error_texts(cls, version, text)
+        found = list(_error_texts(decode(cls, encode(message, version), version)))
+        assert found == [said and told(said) for said in _error_texts(message)]
+        assert all(said is None or len(said) <= LONGEST_MESSAGE + 3 for said in found)
 
 
 @pytest.mark.parametrize("version", [-1, 6, 32767])

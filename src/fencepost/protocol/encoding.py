@@ -11,6 +11,7 @@ from struct import Struct, pack
 from typing import Any
 
 from fencepost.protocol.decoding import LONGEST_STRING, STEP, too_long
+from fencepost.protocol.errors import told
 from fencepost.protocol.layout import FIXED, Field, default_of, fields_of
 from fencepost.protocol.message import Message
 
@@ -53,6 +54,7 @@ class _Writer:
             "uvarint": uvarint,
             "not_nullable": _not_nullable,
             "too_long": too_long,
+            "told": told,
         }
         self.flexible = flexible
         self.version = version
@@ -115,7 +117,8 @@ class _Writer:
         match field.kind:
             case "string":
                 inner, held = self.null(depth, field, source)
-                self.add(inner, f"{held} = {held}.encode()")
+                text = f"told({held})" if field.shortened else held
+                self.add(inner, f"{held} = {text}.encode()")
                 if self.flexible:
                     self.string(inner, field, held)
                 else:  # else its length does not fit

@@ -213,5 +213,8 @@ class KafkaError(Exception):
 
 
 def told(message: str) -> str:
-    """An error message as it is told to a client: a name in it may have 32,767 letters, so may a string in all."""
+    """An error message as it is told to a client: a name in it may have 32,767 letters, so may a string in all.
+
+    Every `error_text` is encoded so; nobody else needs to think of it.
+    """
     return message if len(message) <= LONGEST_MESSAGE else message[:LONGEST_MESSAGE] + "..."

@@ -36,6 +36,8 @@ class Field:
     nullable: bool
     of: Any = None
     """The class of a struct; for an array the Field of its elements."""
+    shortened: bool = False
+    """Whether it is an `error_text`."""
 
 
 def fields_of(cls: type[Message]) -> list[Field]:
@@ -52,7 +54,8 @@ def _field(name: str, wire: Wire, hint: Any) -> Field:
             raise TypeError(f"{name}: a field has one type, or one type and None")
         nullable, hint = True, choices[0]
     if hasattr(hint, "__metadata__"):
-        return Field(name, wire, hint.__metadata__[0], nullable)
+        kind, *rest = hint.__metadata__
+        return Field(name, wire, kind, nullable, shortened=bool(rest))
     if typing.get_origin(hint) is list:
         return Field(name, wire, "array", nullable, _field(name, Wire(), typing.get_args(hint)[0]))
     if isinstance(hint, type) and issubclass(hint, Message):

@@ -46,6 +46,10 @@ int64: TypeAlias = Annotated[int, "int64"]
 float64: TypeAlias = Annotated[float, "float64"]
 boolean: TypeAlias = Annotated[bool, "boolean"]
 string: TypeAlias = Annotated[str, "string"]
+error_text: TypeAlias = Annotated[str, "string", "shortened"]
+"""A string that says what is wrong.  It may name what was asked for, which may be as long as any string: it is encoded
+as `protocol.errors.told` has it.
+"""
 uuid: TypeAlias = Annotated[_uuid.UUID, "uuid"]
 binary: TypeAlias = Annotated[bytes, "binary"]
 batches: TypeAlias = Annotated[bytes | bytearray | memoryview, "batches"]

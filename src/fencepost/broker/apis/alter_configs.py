@@ -13,7 +13,7 @@ from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
-from fencepost.protocol.errors import ErrorCode, told
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.protocol.messages.alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
 from fencepost.protocol.steps import Pace, Steps, each
@@ -31,7 +31,7 @@ def _result(altered: tuple[AlterConfigsResource, Outcome]) -> AlterConfigsResour
     resource, (error, message) = altered
     return AlterConfigsResourceResponse(
         error_code=error,
-        error_message=message and told(message),
+        error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )

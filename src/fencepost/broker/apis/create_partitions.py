@@ -14,7 +14,7 @@ from fencepost.broker.metadata.topic_rules import TopicRefused, check_growth
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
-from fencepost.protocol.errors import ErrorCode, told
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 
@@ -57,4 +57,4 @@ async def _create(
                 await node.topics.add_partitions(topic, asked.count, node.slices)
         except TopicRefused as refused:
             error, message = refused.error, str(refused)
-    return CreatePartitionsTopicResult(name=asked.name, error_code=error, error_message=message and told(message))
+    return CreatePartitionsTopicResult(name=asked.name, error_code=error, error_message=message)

@@ -20,7 +20,7 @@ from fencepost.broker.metadata.topic_rules import INTERNAL, MOST_AT_ONCE, TopicR
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
-from fencepost.protocol.errors import ErrorCode, told
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfigs, CreatableTopicResult
 
@@ -123,4 +123,4 @@ def _made(new: NewTopic, topic_id: uuid.UUID, context: RequestContext, node: Nod
 
 
 def _refused(name: str, error: ErrorCode, message: str) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error, error_message=told(message), configs=[])
+    return CreatableTopicResult(name=name, error_code=error, error_message=message, configs=[])

@@ -20,7 +20,7 @@ from fencepost.broker.metadata.topic_rules import topic_name_error
 from fencepost.broker.network.registry import Later, Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
-from fencepost.protocol.errors import ErrorCode, told
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from fencepost.protocol.messages.describe_configs import (
     BROKER_RESOURCE,
@@ -74,7 +74,7 @@ def _describe(
     wanted = asked.configuration_keys
     return DescribeConfigsResult(
         error_code=error,
-        error_message=message and told(message),
+        error_message=message,
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
         configs=[_config(entry, synonyms) for entry in entries if not wanted or entry.name in wanted],

@@ -14,7 +14,7 @@ from fencepost.broker.network.registry import Reply, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.coordinator.group.classic.group import ClassicGroup, ClassicGroupState
-from fencepost.protocol.errors import ErrorCode, told
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from fencepost.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from fencepost.protocol.steps import FIRST_STEP, OPERATIONS, Pace, Steps, cost_of_id
@@ -39,7 +39,7 @@ def _describe(group_id: str, context: RequestContext, node: Node) -> DescribedGr
         return _without_members(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, "")
     group = node.groups.known(group_id)
     if group is ErrorCode.GROUP_ID_NOT_FOUND:
-        message = told(f"Group {group_id} not found.")
+        message = f"Group {group_id} not found."
         error = ErrorCode.GROUP_ID_NOT_FOUND if context.version >= 6 else ErrorCode.NONE
         return _without_members(group_id, error, ClassicGroupState.DEAD.value, message if error else None)
     if isinstance(group, ErrorCode):

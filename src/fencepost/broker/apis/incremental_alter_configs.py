@@ -14,7 +14,7 @@ from fencepost.broker.network.pacing import in_steps
 from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
-from fencepost.protocol.errors import ErrorCode, told
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from fencepost.protocol.messages.incremental_alter_configs import (
     APPEND,
@@ -41,7 +41,7 @@ def _result(altered: tuple[AlterConfigsResource, Outcome]) -> AlterConfigsResour
     resource, (error, message) = altered
     return AlterConfigsResourceResponse(
         error_code=error,
-        error_message=message and told(message),
+        error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )

@@ -14,7 +14,7 @@ from fencepost.broker.network.registry import Reply, independent, serves
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
 from fencepost.log.disk import NothingLeft
-from fencepost.protocol.errors import ErrorCode, told
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 from fencepost.protocol.messages.update_features import (
     SAFE_DOWNGRADE,
@@ -37,7 +37,7 @@ def update_features(request: UpdateFeaturesRequest, context: RequestContext, nod
         refused = _refusal(update, context, node.features)
         if refused is not None:
             error, message = refused
-            return _answer(request, context, error, told(f"{update.feature}: {message}"))
+            return _answer(request, context, error, f"{update.feature}: {message}")
     if not request.validate_only:
         levels = {update.feature: update.max_version_level for update in request.feature_updates}
         try:

@@ -4,7 +4,7 @@ v2    flexible
 """
 
 from fencepost.protocol.message import request, response, struct
-from fencepost.protocol.types import boolean, int8, int16, int32, string
+from fencepost.protocol.types import boolean, error_text, int8, int16, int32, string
 
 
 @struct
@@ -31,7 +31,7 @@ class AlterConfigsRequest:
 @struct
 class AlterConfigsResourceResponse:
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     resource_type: int8
     resource_name: string
 

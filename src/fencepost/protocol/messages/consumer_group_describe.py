@@ -4,7 +4,7 @@ v1    which protocol a member speaks (KIP-1099)
 """
 
 from fencepost.protocol.message import request, response, since, struct
-from fencepost.protocol.types import boolean, int8, int16, int32, string, uuid
+from fencepost.protocol.types import boolean, error_text, int8, int16, int32, string, uuid
 
 
 @request(api=69, versions="0-1", flexible="0+")
@@ -45,7 +45,7 @@ class Member:
 @struct
 class DescribedGroup:
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     group_id: string
     group_state: string
     group_epoch: int32

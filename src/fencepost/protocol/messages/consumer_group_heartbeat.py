@@ -4,7 +4,7 @@ v1    a regular expression for topics; the member makes its id itself (KIP-1082)
 """
 
 from fencepost.protocol.message import request, response, since, struct
-from fencepost.protocol.types import int16, int32, string, uuid
+from fencepost.protocol.types import error_text, int16, int32, string, uuid
 
 
 @struct
@@ -40,7 +40,7 @@ class ConsumerGroupHeartbeatResponse:
 
     throttle_time_ms: int32 = 0
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     member_id: string | None = None
     member_epoch: int32 = 0
     heartbeat_interval_ms: int32 = 0

@@ -6,7 +6,7 @@ v3    resources of the type User
 """
 
 from fencepost.protocol.message import request, response, struct
-from fencepost.protocol.types import int8, int16, int32, string
+from fencepost.protocol.types import error_text, int8, int16, int32, string
 
 
 @struct
@@ -30,7 +30,7 @@ class CreateAclsRequest:
 @struct
 class AclCreationResult:
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
 
 
 @response(api=30, versions="1-3", flexible="2+")

@@ -5,7 +5,7 @@ v3    may be throttled
 """
 
 from fencepost.protocol.message import request, response, struct
-from fencepost.protocol.types import boolean, int16, int32, string
+from fencepost.protocol.types import boolean, error_text, int16, int32, string
 
 
 @struct
@@ -33,7 +33,7 @@ class CreatePartitionsRequest:
 class CreatePartitionsTopicResult:
     name: string
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
 
 
 @response(api=37, versions="0-3", flexible="2+")

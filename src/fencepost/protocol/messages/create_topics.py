@@ -5,7 +5,7 @@ v7    topic ids
 """
 
 from fencepost.protocol.message import request, response, since, struct, tagged
-from fencepost.protocol.types import ZERO_UUID, boolean, int8, int16, int32, string, uuid
+from fencepost.protocol.types import ZERO_UUID, boolean, error_text, int8, int16, int32, string, uuid
 
 
 @struct
@@ -52,7 +52,7 @@ class CreatableTopicResult:
     name: string
     topic_id: uuid = since(7, default=ZERO_UUID)
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     topic_config_error_code: int16 = tagged(0, since=5, default=0)
     num_partitions: int32 = since(5, default=-1)
     replication_factor: int16 = since(5, default=-1)

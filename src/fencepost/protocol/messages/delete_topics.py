@@ -6,7 +6,7 @@ v6    topics may be named by id
 """
 
 from fencepost.protocol.message import request, response, since, struct, until
-from fencepost.protocol.types import ZERO_UUID, int16, int32, string, uuid
+from fencepost.protocol.types import ZERO_UUID, error_text, int16, int32, string, uuid
 
 
 @struct
@@ -29,7 +29,7 @@ class DeletableTopicResult:
     name: string | None = None
     topic_id: uuid = since(6, default=ZERO_UUID)
     error_code: int16
-    error_message: string | None = since(5, default=None)
+    error_message: error_text | None = since(5, default=None)
 
 
 @response(api=20, versions="1-6", flexible="4+")

@@ -4,7 +4,7 @@ v1    flexible
 """
 
 from fencepost.protocol.message import request, response, struct
-from fencepost.protocol.types import boolean, float64, int8, int16, int32, string
+from fencepost.protocol.types import boolean, error_text, float64, int8, int16, int32, string
 
 
 @struct
@@ -51,5 +51,5 @@ class DescribeClientQuotasResponse:
 
     throttle_time_ms: int32 = 0
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     entries: list[EntryData] | None

@@ -5,7 +5,7 @@ v2    fenced brokers
 """
 
 from fencepost.protocol.message import request, response, since, struct
-from fencepost.protocol.types import boolean, int8, int16, int32, string
+from fencepost.protocol.types import boolean, error_text, int8, int16, int32, string
 
 
 @request(api=60, versions="0-2", flexible="0+")
@@ -32,7 +32,7 @@ class DescribeClusterResponse:
 
     throttle_time_ms: int32 = 0
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     endpoint_type: int8 = since(1, default=1)
     cluster_id: string
     controller_id: int32 = -1

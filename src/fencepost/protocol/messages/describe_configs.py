@@ -8,7 +8,7 @@ v4    flexible
 from typing import Final
 
 from fencepost.protocol.message import request, response, since, struct
-from fencepost.protocol.types import boolean, int8, int16, int32, string
+from fencepost.protocol.types import boolean, error_text, int8, int16, int32, string
 
 # What has a configuration: the resource type, here and where one is altered.
 TOPIC_RESOURCE: Final = 2
@@ -53,7 +53,7 @@ class DescribeConfigsResourceResult:
 @struct
 class DescribeConfigsResult:
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     resource_type: int8
     resource_name: string
     configs: list[DescribeConfigsResourceResult]

@@ -7,7 +7,7 @@ v6    an error message
 """
 
 from fencepost.protocol.message import request, response, since, struct
-from fencepost.protocol.types import binary, boolean, int16, int32, string
+from fencepost.protocol.types import binary, boolean, error_text, int16, int32, string
 
 
 @request(api=15, versions="0-6", flexible="5+")
@@ -31,7 +31,7 @@ class DescribedGroupMember:
 @struct
 class DescribedGroup:
     error_code: int16
-    error_message: string | None = since(6, default=None)
+    error_message: error_text | None = since(6, default=None)
     group_id: string
     group_state: string
     protocol_type: string

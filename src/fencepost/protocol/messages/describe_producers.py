@@ -1,7 +1,7 @@
 """DescribeProducers (61): producers that a partition knows, and their open transactions."""
 
 from fencepost.protocol.message import request, response, struct
-from fencepost.protocol.types import int16, int32, int64, string
+from fencepost.protocol.types import error_text, int16, int32, int64, string
 
 
 @struct
@@ -31,7 +31,7 @@ class ProducerState:
 class PartitionResponse:
     partition_index: int32
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     active_producers: list[ProducerState]
 
 

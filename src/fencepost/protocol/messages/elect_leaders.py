@@ -1,7 +1,7 @@
 """ElectLeaders (43): have partitions led by their preferred replica, or by one that is behind (KIP-460)."""
 
 from fencepost.protocol.message import request, response, since, struct
-from fencepost.protocol.types import int8, int16, int32, string
+from fencepost.protocol.types import error_text, int8, int16, int32, string
 
 
 @struct
@@ -24,7 +24,7 @@ class ElectLeadersRequest:
 class ElectLeadersPartitionResult:
     partition_id: int32
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
 
 
 @struct

@@ -9,7 +9,7 @@ v6    share groups
 from typing import Final
 
 from fencepost.protocol.message import between, request, response, since, struct, until
-from fencepost.protocol.types import int8, int16, int32, string
+from fencepost.protocol.types import error_text, int8, int16, int32, string
 
 # What is coordinated: the key type.
 GROUP: Final = 0
@@ -32,7 +32,7 @@ class Coordinator:
     host: string = since(4, default="")
     port: int32 = since(4, default=0)
     error_code: int16 = since(4, default=0)
-    error_message: string | None = since(4, default=None)
+    error_message: error_text | None = since(4, default=None)
 
 
 @response(api=10, versions="0-6", flexible="3+")
@@ -41,7 +41,7 @@ class FindCoordinatorResponse:
 
     throttle_time_ms: int32 = since(1, default=0)
     error_code: int16 = until(3, default=0)
-    error_message: string | None = between(1, 3, default=None)
+    error_message: error_text | None = between(1, 3, default=None)
     node_id: int32 = until(3, default=0)
     host: string = until(3, default="")
     port: int32 = until(3, default=0)

@@ -6,7 +6,7 @@ v1    flexible
 from typing import Final
 
 from fencepost.protocol.message import request, response, struct
-from fencepost.protocol.types import boolean, int8, int16, int32, string
+from fencepost.protocol.types import boolean, error_text, int8, int16, int32, string
 
 # Operations on an entry; the last two are for lists.
 SET: Final = 0
@@ -40,7 +40,7 @@ class IncrementalAlterConfigsRequest:
 @struct
 class AlterConfigsResourceResponse:
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     resource_type: int8
     resource_name: string
 

@@ -1,7 +1,7 @@
 """ListPartitionReassignments (46): partitions whose replicas are being moved to other nodes (KIP-455)."""
 
 from fencepost.protocol.message import request, response, struct
-from fencepost.protocol.types import int16, int32, string
+from fencepost.protocol.types import error_text, int16, int32, string
 
 
 @struct
@@ -38,5 +38,5 @@ class ListPartitionReassignmentsResponse:
 
     throttle_time_ms: int32 = 0
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     topics: list[OngoingTopicReassignment]

@@ -13,7 +13,7 @@ v13   topic ids
 """
 
 from fencepost.protocol.message import request, response, since, struct, tagged, until
-from fencepost.protocol.types import ZERO_UUID, batches, int16, int32, int64, string, uuid
+from fencepost.protocol.types import ZERO_UUID, batches, error_text, int16, int32, int64, string, uuid
 
 
 @struct
@@ -42,7 +42,7 @@ class ProduceRequest:
 @struct
 class BatchIndexAndErrorMessage:
     batch_index: int32 = since(8, default=0)
-    batch_index_error_message: string | None = since(8, default=None)
+    batch_index_error_message: error_text | None = since(8, default=None)
 
 
 @struct
@@ -59,7 +59,7 @@ class PartitionProduceResponse:
     log_append_time_ms: int64 = -1
     log_start_offset: int64 = since(5, default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = since(8, default=[])
-    error_message: string | None = since(8, default=None)
+    error_message: error_text | None = since(8, default=None)
     current_leader: LeaderIdAndEpoch | None = tagged(0, since=10, default=None)
 
 

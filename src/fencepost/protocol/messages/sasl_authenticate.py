@@ -5,7 +5,7 @@ v2    flexible
 """
 
 from fencepost.protocol.message import request, response, secret, since
-from fencepost.protocol.types import binary, int16, int64, string
+from fencepost.protocol.types import binary, error_text, int16, int64
 
 
 @request(api=36, versions="0-2", flexible="2+")
@@ -20,6 +20,6 @@ class SaslAuthenticateResponse:
     """Kafka's SaslAuthenticateResponse."""
 
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     auth_bytes: binary = secret()
     session_lifetime_ms: int64 = since(1, default=0)

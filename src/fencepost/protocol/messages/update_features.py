@@ -7,7 +7,7 @@ v2    no results of single features
 from typing import Final
 
 from fencepost.protocol.message import request, response, since, struct, until
-from fencepost.protocol.types import boolean, int8, int16, int32, string
+from fencepost.protocol.types import boolean, error_text, int8, int16, int32, string
 
 # Types of an upgrade; only the last one may lose what the lower level has no room for.
 UPGRADE: Final = 1
@@ -36,7 +36,7 @@ class UpdateFeaturesRequest:
 class UpdatableFeatureResult:
     feature: string
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
 
 
 @response(api=57, versions="0-2", flexible="0+")
@@ -45,5 +45,5 @@ class UpdateFeaturesResponse:
 
     throttle_time_ms: int32 = 0
     error_code: int16
-    error_message: string | None = None
+    error_message: error_text | None = None
     results: list[UpdatableFeatureResult] = until(1, default=[])
