@@ -110,6 +110,26 @@ def test_what_a_crash_left_of_another_file_is_not_part_of_the_next_one() -> None
     assert files.read_starts(disk, ROOT) == 7
 
 
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [
+        (None, 0),
+        (b"0\n", 0),
+        (b"12\n", 12),
+        (b"12", 12),
+        (b"", None),
+        (b"-1\n", None),
+        (b"1 2\n", None),
+        (b"\xff", None),
+    ],
+)
+def test_a_number_of_starts_is_one_only_where_there_is_nothing_else(written: bytes | None, number: int | None) -> None:
+    disk = SimulatedDisk(Random(1))
+    if written is not None:
+        disk.open(ROOT / "starts").pwrite(written, 0)
+    assert files.read_starts(disk, ROOT) == number
+
+
 def test_nothing_is_left_of_a_longer_file_that_was_there() -> None:
     disk = SimulatedDisk(Random(1))
     disk.open(ROOT / "partition.metadata").pwrite(b"version: 0\ntopic_id: " + b"x" * 100, 0)

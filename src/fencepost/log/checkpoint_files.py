@@ -97,10 +97,12 @@ def write_starts(disk: Disk, directory: Path, number: int) -> None:
     _write(disk, directory / STARTS_FILE, f"{number}\n")
 
 
-def read_starts(disk: Disk, directory: Path) -> int:
-    """What is said there; 0 if there is no such file, or no number in it.  Raises OSError."""
-    text = (_read(disk, directory / STARTS_FILE) or "").strip()
-    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
+def read_starts(disk: Disk, directory: Path) -> int | None:
+    """What is said there; 0 if there is no such file, None if there is no number in it.  Raises OSError."""
+    text = _read(disk, directory / STARTS_FILE)
+    if text is None:
+        return 0
+    return int(text) if re.fullmatch(r"[0-9]{1,18}\n?", text) else None
 
 
 def kafka_uuid(identifier: uuid.UUID) -> str:

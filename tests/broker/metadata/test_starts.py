@@ -103,13 +103,33 @@ def test_a_commit_log_without_its_newest_file_is_refused(history: History) -> No
         history.values()
 
 
-@pytest.mark.parametrize("damage", [b"", b"\0\0", b"-1\n", b"1\n", b"9" * 30])
-def test_a_count_beside_the_commit_log_that_says_less_is_not_believed(history: History, damage: bytes) -> None:
-    (history.data / LOG / "starts").write_bytes(damage)
+@pytest.mark.parametrize("number", [b"0\n", b"1\n", b"2"])
+def test_a_count_beside_the_commit_log_that_says_less_is_not_believed(history: History, number: bytes) -> None:
+    (history.data / LOG / "starts").write_bytes(number)
     with pytest.raises(DirectoryUnusable, match="commit-log is older"):
         history.values()
     exchange(history.data, LOG, history.now)
     assert history.values() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0\0", b"-1\n", b"3\n\n", b"s\n", b"\xb3\n", "\u00b3\n".encode(), b"9" * 30])
+@pytest.mark.parametrize("metadata", ["first", "now"])
+def test_a_count_beside_the_commit_log_that_is_damaged_is_named_and_can_be_written_again(
+    history: History, damage: bytes, metadata: str
+) -> None:
+    """It says nothing: neither that the commit log is older, nor that the metadata is not."""
+    exchange(history.data, METADATA, getattr(history, metadata))
+    (history.data / LOG / "starts").write_bytes(damage)
+    before = contents(history.data)
+    with pytest.raises(DirectoryUnusable, match=r"commit-log/starts is damaged.*nothing was changed") as refused:
+        history.values()
+    assert contents(history.data) == before
+    exchange(history.data, METADATA, history.now)
+    with pytest.raises(DirectoryUnusable, match=r"write 3 into it") as refused:
+        history.values()
+    (history.data / LOG / "starts").write_text(str(refused.value).split()[-3])
+    assert history.values() == ["a", "b", "c"]
+    assert (history.data / LOG / "starts").read_text() == "4\n"
 
 
 @pytest.mark.parametrize("copy", ["first", "second"])

@@ -54,9 +54,18 @@ class Known(NamedTuple):
 
 
 def check(store: MetadataStore, storage: Storage) -> Known:
-    """What is known before this start.  Raises DirectoryUnusable if the commit log is older; nothing is changed."""
+    """What is known before this start.  Raises DirectoryUnusable if the commit log is older, or that cannot be told.
+
+    Nothing is changed.
+    """
     begun, done = _numbers(store, _BEGUN, 1), _numbers(store, _DONE, 2)
     beside_log = checkpoint_files.read_starts(storage.disk, storage.commit_log.directory)
+    if beside_log is None:
+        raise DirectoryUnusable(
+            f"{storage.commit_log.directory / checkpoint_files.STARTS_FILE} is damaged, so it cannot be told whether "
+            f"{storage.commit_log.directory} and the metadata belong together; nothing was changed: put back a copy of "
+            f"that file, or, if neither of the two is a copy of an earlier start, write {begun[0]} into it"
+        )
     known = Known(begun[0], done[0], done[1], beside_log, max(storage.commit_log.generations(), default=0))
     if known.log_is_older:
         raise DirectoryUnusable(
