@@ -83,12 +83,19 @@ def held(broker: Broker) -> int:
 
 
 class Client:
-    """One connection.  Whatever is not answered within `patience` seconds fails the test."""
+    """One connection.  Whatever is not answered within `patience` seconds fails the test.
 
-    def __init__(self, broker: Broker, patience: float = 10, client_id: str = "wire") -> None:
+    `source`: the address that it comes from; `to`: what the broker's is called.
+    """
+
+    def __init__(
+        self, broker: Broker, patience: float = 10, client_id: str = "wire", source: str = "", to: str | None = None
+    ) -> None:
         self.broker = broker
         self._client_id = client_id
-        self._socket = socket.create_connection((broker.host, broker.port), timeout=patience)
+        self._socket = socket.create_connection(
+            (to or broker.host, broker.port), timeout=patience, source_address=(source, 0) if source else None
+        )
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._next = 0
         self._expected: list[tuple[int, int, int]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from random import Random
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.wire import HELLO, Client, serving, wait_until
 
+from fencepost.broker import Broker, running_broker
 from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.connection_quotas import ConnectionQuotas, ConnectionRate
 from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.loop import VirtualLoop, run
@@ -125,6 +128,78 @@ def test_an_address_has_so_many_places_and_gets_back_what_it_gives_back(most: in
             for _ in range(places + 2):
                 quotas.closed(address)
         assert quotas.room() == 100
+
+
+@pytest.mark.parametrize("spelled", ["10.0.0.7", "::ffff:10.0.0.7", "::FFFF:a00:7"])
+def test_an_address_of_ipv4_may_be_spelled_as_one_of_ipv6(spelled: str) -> None:
+    """To Apache Kafka both are the same."""
+    quotas = ConnectionQuotas(10, 0, f"{spelled}:1")
+    assert [quotas.opened("10.0.0.7") for _ in range(2)] == [True, False]
+
+
+def served(broker: Broker, source: str = "", to: str | None = None) -> Client | None:
+    """A connection from this address, or None where it is refused."""
+    client = Client(broker, source=source, to=to)
+    try:
+        assert client.ask(HELLO).error_code == ErrorCode.NONE
+    except (EOFError, ConnectionError):
+        client.close()
+        return None
+    return client
+
+
+def test_connections_are_counted_for_each_address_by_itself() -> None:
+    with serving(max_connections_per_ip=2, max_connections_per_ip_overrides="127.0.0.3:1") as broker:
+        held = [
+            [served(broker, source) for _ in range(3)]
+            for source in ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")
+        ]
+        assert [sum(each is not None for each in found) for found in held] == [2, 2, 1, 2]
+        first = held[1][0]
+        assert first is not None
+        first.close()
+        wait_until("one has ended", lambda: len(broker.node.connections) == 6)
+        held.append([served(broker, "127.0.0.1"), served(broker, "127.0.0.2")])
+        assert [each is not None for each in held[-1]] == [False, True]
+        for each in (each for found in held for each in found if each is not None):
+            each.close()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6")
+def test_who_comes_to_an_address_of_ipv4_by_one_of_ipv6_is_counted_with_the_others() -> None:
+    with serving(max_connections_per_ip=2) as broker:
+        held = [served(broker, to=to) for to in ("127.0.0.1", "::ffff:127.0.0.1", "::ffff:127.0.0.1", "127.0.0.1")]
+        assert [each is not None for each in held] == [True, True, False, False]
+        for each in held:
+            if each is not None:
+                each.close()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6")
+@pytest.mark.parametrize("override", ["::1:1", "0:0:0:0:0:0:0:1:1"])
+def test_connections_of_ipv6_are_counted_too(override: str) -> None:
+    settings = {"max.connections.per.ip": "5", "max.connections.per.ip.overrides": override}
+    with running_broker(listen="[::1]:0", settings=settings) as broker:
+        held = [served(broker) for _ in range(2)]
+        assert [each is not None for each in held] == [True, False]
+        for each in held:
+            if each is not None:
+                each.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
+def test_the_system_looks_whether_a_client_that_is_silent_is_still_there(address: str) -> None:
+    """As in Apache Kafka: else one whose machine is gone holds its connection for ever where nothing else ends it."""
+    if address != "127.0.0.1" and not socket.has_ipv6:
+        pytest.skip("there is no IPv6")
+    with running_broker(listen=f"{address}:0", settings={"connections.max.idle.ms": "-1"}) as broker:
+        client = served(broker)
+        assert client is not None
+        (connection,) = broker.node.connections
+        assert isinstance(connection, Connection) and connection._transport is not None
+        ours = connection._transport.get_extra_info("socket")
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        client.close()
 
 
 @pytest.mark.parametrize("spelled", ["fe80::a:1", "FE80:0:0:0:0:0:A:1", "fe80:0000::000a:0001"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from fencepost.node_log import get_logger
@@ -63,7 +63,10 @@ class ConnectionRate:
 
 
 class ConnectionQuotas:
-    """Counts connections.  `overrides`: address:number pairs, separated by commas.  `rate`: how many a second."""
+    """Counts connections.  `overrides`: address:number pairs, separated by commas.  `rate`: how many a second.
+
+    An address of IPv4 may be written as one of IPv6 (RFC 4291, 2.5.5.2): whoever comes from there comes by IPv4.
+    """
 
     def __init__(self, most: int, most_per_ip: int, overrides: str = "", rate: int = 2**31 - 1) -> None:
         self._rate = ConnectionRate(rate)
@@ -74,7 +77,9 @@ class ConnectionQuotas:
         self._overrides: dict[str, int] = {}
         for item in overrides.split(",") if overrides else ():
             address, _, number = item.rpartition(":")
-            self._overrides[str(ip_address(address))] = int(number)
+            parsed = ip_address(address)
+            mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+            self._overrides[str(mapped or parsed)] = int(number)
         self._counts: Counter[str] = Counter()
         self._open = 0
 
