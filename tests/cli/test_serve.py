@@ -343,6 +343,24 @@ def test_what_is_kept_is_nobody_elses_to_read(tmp_path: Path, umask: int, direct
     assert stat.S_IMODE(there.stat().st_mode) == 0o755
 
 
+@pytest.mark.parametrize(
+    ("mode", "says"), [(0o700, False), (0o750, False), (0o770, False), (0o755, True), (0o751, True), (0o704, True)]
+)
+def test_a_data_directory_that_everybody_may_look_into_is_named_at_each_start_and_left_as_it_is(
+    tmp_path: Path, mode: int, says: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As an earlier version made it."""
+    there = tmp_path / "there"
+    there.mkdir()
+    there.chmod(mode)
+    for start in (1, 2):
+        with running_broker(data=there):
+            pass
+        said = [each for each in caplog.messages if each.startswith("every user of this machine may look into")]
+        assert len(said) == (start if says else 0) and all(f"{there}: chmod o= it" in each for each in said)
+    assert stat.S_IMODE(there.stat().st_mode) == mode
+
+
 async def _a_topic(broker: Broker) -> None:
     broker.node.topics.create_at_once("t", 1)
 

@@ -87,6 +87,10 @@ def take(disk: Disk, root: Path, inner: Path) -> Callable[[], None]:
     try:
         disk.sync_directory(root)
         checkpoint_files.check_version(disk, root, FORMAT_VERSION, DirectoryUnusable)
+        if disk.is_open_to_others(root):
+            logger.warning(
+                "every user of this machine may look into the data directory %s: chmod o= it, if none is to", root
+            )
     except BaseException:
         release()
         raise

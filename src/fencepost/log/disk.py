@@ -139,6 +139,10 @@ class Disk(Protocol):
         """Raises OSError if this process may not make and remove files in a directory."""
         ...
 
+    def is_open_to_others(self, path: Path) -> bool:
+        """Whether the mode of a directory gives rights to who is neither its owner nor in its group."""
+        ...
+
     def list(self, path: Path) -> list[str]:
         """Names in a directory, sorted; none if it does not exist."""
         ...
@@ -299,6 +303,9 @@ class LocalDisk:
     def check_rights(self, path: Path) -> None:
         if not os.access(path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    def is_open_to_others(self, path: Path) -> bool:
+        return bool(path.stat().st_mode & stat.S_IRWXO)
 
     def list(self, path: Path) -> list[str]:
         try:

@@ -360,6 +360,9 @@ class OpenFiles:
     def check_rights(self, path: Path) -> None:
         self._disk.check_rights(path)
 
+    def is_open_to_others(self, path: Path) -> bool:
+        return self._disk.is_open_to_others(path)
+
     def list(self, path: Path) -> list[str]:
         return self._with_room(lambda: self._disk.list(path))
 

@@ -250,6 +250,10 @@ class SimulatedDisk:
     def check_rights(self, path: Path) -> None:
         """Everybody has all of them."""
 
+    def is_open_to_others(self, path: Path) -> bool:  # noqa: ARG002
+        """There is nobody else."""
+        return False
+
     def list(self, path: Path) -> list[str]:
         node = self.node_at(path)
         return sorted(node.cached) if isinstance(node, Directory) else []
