@@ -104,7 +104,7 @@ DOORS: dict[str, tuple[str, ...]] = {
 #: methods of `pathlib.Path` that touch a disk -> the modules that may use them
 ON_DISK: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("glob", "hardlink_to", "is_file", "lchmod", "lstat", "open", "readlink", "rename"), ()),
-    **dict.fromkeys(("resolve", "rglob", "samefile", "stat", "symlink_to", "touch", "walk", "write_bytes"), ()),
+    **dict.fromkeys(("resolve", "rglob", "samefile", "symlink_to", "touch", "walk", "write_bytes"), ()),
     "chmod": ("spark/java.py",),
     "exists": ("log/disk.py", "spark/java.py"),
     "is_dir": ("log/disk.py",),
@@ -115,6 +115,7 @@ ON_DISK: dict[str, tuple[str, ...]] = {
     "read_text": ("simulation/bugs/__init__.py", "simulation/history/page.py", "spark/java.py", "cli/freed_memory.py"),
     "replace": ("spark/java.py",),
     "rmdir": ("log/disk.py",),
+    "stat": ("log/disk.py",),
     "unlink": ("log/disk.py",),
     "write_text": ("spark/java.py",),
 }
