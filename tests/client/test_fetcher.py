@@ -348,3 +348,36 @@ def test_nothing_is_fetched_any_more_for_who_is_closed() -> None:
             assert waiting[0].cancelled()
 
     simulate(scenario)
+
+
+def test_what_is_handed_out_next_is_fetched_while_another_partition_has_records_waiting() -> None:
+    """Of who had some there may be more at once: nobody waits for it when what is here is handed out."""
+
+    async def scenario(world: World) -> None:
+        await fill(world, [BUSY, IDLE], 100)
+        async with reader(world) as consumer:
+            consumer.assign([BUSY, IDLE])
+            while not (taken := await consumer.poll(1000, max_records=1)):
+                pass
+            await asyncio.sleep(1)
+            first = TopicPartition(taken[0].topic, taken[0].partition)
+            assert all(each.fetched is not None for each in consumer._fetcher.followed.values())
+            assert consumer._fetcher.followed[first].ready, "what was looked into is not handed out"
+
+    simulate(scenario)
+
+
+def test_who_waits_may_be_woken_by_several_at_once() -> None:
+    """As by the answers of two nodes that come in one turn of the event loop."""
+
+    async def scenario(world: World) -> None:
+        async with reader(world) as consumer:
+            waiting = asyncio.ensure_future(consumer._fetcher.wait(60))
+            await asyncio.sleep(0)
+            consumer._fetcher.wake()
+            consumer._fetcher.wake()
+            begun = world.loop.time()
+            await waiting
+            assert world.loop.time() == begun
+
+    simulate(scenario)

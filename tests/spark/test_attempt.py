@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import permutations
+
 import pytest
 from tests.spark.test_driver import Bench, Tasks, batch, in_world
 
 from fencepost.client import Admin
+from fencepost.client.cluster import Cluster
+from fencepost.client.shared_transaction import Ticket
+from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
-from fencepost.spark.attempt import BATCH_BYTES, Plan, batch_bytes
+from fencepost.spark.attempt import BATCH_BYTES, Attempt, Plan, Receipt, batch_bytes
 from fencepost.spark.claims import Written
 from fencepost.spark.driver import Driver
 
@@ -26,6 +32,18 @@ class Some(Tasks):
         finally:
             self._values = values
         assert [each.rows for each in found] == [len(values) if slot in self.slots else 0]
+        return found
+
+
+class Noting(Tasks):
+    """Tasks whose reports are kept."""
+
+    def __init__(self, bench: Bench, *values: bytes) -> None:
+        super().__init__(bench, *values)
+        self.written: list[Written] = []
+
+    async def attempt(self, plan: Plan, slot: int, attempt_number: int = 0) -> list[Written]:
+        self.written += (found := await super().attempt(plan, slot, attempt_number))
         return found
 
 
@@ -78,3 +96,42 @@ def test_slots_are_claimed_however_short_a_transaction_may_be(level: int) -> Non
 )
 def test_every_topic_takes_a_batch_of_the_largest_size(limits: list[int], found: int) -> None:
     assert batch_bytes(limits) == found
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_what_is_reported_of_a_place_is_where_its_records_are(level: int) -> None:
+    """To the offset: behind a marker where there is one, and as much of it as was acknowledged."""
+
+    async def test(bench: Bench) -> None:
+        driver = bench.driver()
+        for number, values in enumerate(((b"a", b"b", b"c"), (b"d",))):
+            tasks = Noting(bench, *values)
+            assert await driver.write(batch(number, number + 1), 2, False, tasks)
+            first = 4 * number  # behind three records and a marker
+            for found in tasks.written:
+                assert (found.records, found.first_offset, found.last_offset) == (
+                    *(len(values), first),
+                    first + len(values) - 1,
+                )
+
+    in_world(test, level)
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))])
+def test_what_several_tasks_sent_to_a_place_is_reported_together_whoever_is_heard_of_first(
+    order: tuple[int, ...],
+) -> None:
+    sent = [Receipt(3, 0, 4, 30), Receipt(2, 2, 9, 20), Receipt(1, 5, 5, 10)]
+    at, other = TopicPartition("out", 0), TopicPartition("out", 1)
+
+    async def main() -> None:
+        plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {}, {"out": 2})
+        attempt = Attempt(Cluster("127.0.0.1:1"), plan, 0, ProducerIdAndEpoch.of(2, 3))
+        attempt.note(other, sent[1])
+        for number in order:
+            attempt.note(at, sent[number])
+        claimed = (0, 2, 3, 8)
+        assert await attempt.finish(8) == [Written(*claimed, *at, 6, 0, 9, 60), Written(*claimed, *other, *sent[1])]
+        await attempt.close()
+
+    asyncio.run(main())
