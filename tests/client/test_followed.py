@@ -100,3 +100,19 @@ def test_columns_of_what_lies_in_front_of_damage_have_all_that_was_fetched() -> 
         {"offset": offset, "timestampType": 0} for offset in range(1, 5)
     ]
     assert batch.next_offset == 5
+
+
+def test_nothing_is_said_of_the_epoch_of_what_lies_behind_damage() -> None:
+    """A leader would take it for that of what was read, and not tell where its log parts from that (KIP-320)."""
+    log = []
+    for number, epoch in enumerate((5, 5, 6, 6, 6)):
+        batch = bytearray(encode_batch([(0, None, b"x", ())]))
+        stamp(batch, 0, Offset(number), LeaderEpoch(epoch))
+        if number == 2:
+            records_that_are_none(batch)
+        log.append(bytes(batch))
+    partition = Followed(AT, 0)
+    partition.fetched = Fetched(0, memoryview(b"".join(log)), None, 0.0, Offset(5))
+    partition.decode()
+    assert [record.offset for record in partition.ready] == [1, 0]
+    assert (partition.wanted.offset, partition.wanted.leader_epoch) == (2, -1)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.client.slow_requests import slowly
 from tests.client.test_producer import producer, simulate
 
+from fencepost.broker.network.registry import SERVED, independent
 from fencepost.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
 from fencepost.client.errors import CommitFailedError, FencedInstanceIdError, TimedOutError
-from fencepost.protocol.messages import LeaveGroupRequest
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import JoinGroupResponse, LeaveGroupRequest
 from fencepost.simulation.world import ADDRESS, World
 
 PARTITIONS = [TopicPartition("t", n) for n in range(2)]
@@ -25,6 +28,8 @@ QUICK: dict[str, Any] = {
     "fetch_max_wait_ms": 100,
     "metadata_max_age_ms": 1000,
 }
+JOIN_GROUP = 11
+HEARTBEAT = 12
 PATIENT: dict[str, Any] = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}
 SHORT_SESSIONS = {"group.min.session.timeout.ms": 100}
 
@@ -323,5 +328,66 @@ def test_who_polls_while_its_member_says_goodbye_is_handed_nothing_that_others_m
             await asyncio.sleep(1)
             assert await first.poll(0) == []
             assert first.assignment() == []
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def heartbeats(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The generations that heartbeats are in from now on."""
+    handler, found = SERVED[HEARTBEAT].handler, list[int]()
+
+    def noted(request: Any, context: Any, node: Any) -> Any:
+        found.append(request.generation_id)
+        return handler(request, context, node)
+
+    monkeypatch.setitem(SERVED, HEARTBEAT, replace(SERVED[HEARTBEAT], handler=noted))
+    return found
+
+
+def test_a_member_says_once_an_interval_that_it_lives_however_often_it_has_joined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: World) -> None:
+        async with member(world, "first") as first:
+            for _ in range(3):
+                first.subscribe("t")
+                await take(first, 1, 0.5)
+            found = heartbeats(monkeypatch)
+            await take(first, 1, 2)
+            assert 15 <= len(found) <= 21, "every 100 ms"
+            assert len(set(found)) == 1
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_what_another_generation_could_not_commit_has_nobody_join_again() -> None:
+    async def scenario(world: World) -> None:
+        async with member(world, "first") as first:
+            await take(first, 1, 0.5)
+            now = first.group_metadata()
+            assert first._group is not None and not first._group.must_join
+            first._group.commit_was_refused(now._replace(generation_id=now.generation_id - 1))
+            assert not first._group.must_join
+            first._group.commit_was_refused(now)
+            assert first._group.must_join
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_who_is_not_let_in_does_not_ask_as_fast_as_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def refused(request: Any, *_: Any) -> Any:
+        asked.append(request.member_id)
+        return independent(
+            JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, leader="", member_id="", members=[])
+        )
+
+    async def scenario(world: World) -> None:
+        async with member(world, "first") as first:
+            monkeypatch.setitem(SERVED, JOIN_GROUP, replace(SERVED[JOIN_GROUP], handler=refused))
+            await first.poll(5000)
+            assert 5 < len(asked) < 30, "half a second lies between two tries in the end"
+            monkeypatch.undo()
 
     simulate(scenario, **SHORT_SESSIONS)

@@ -18,6 +18,7 @@ from fencepost.client.errors import BrokerError, MisuseError, NoOffsetError
 from fencepost.client.positions import Positions
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.fetch import EpochEndOffset
 from fencepost.protocol.types import Isolation
 from fencepost.simulation.world import ADDRESS, World
 
@@ -371,5 +372,33 @@ def test_offsets_are_told_while_a_fetch_waits_for_records() -> None:
             assert not waiting.done(), "they were told behind the records"
             await write(world, [b"1"], partition=0)
             assert len(await waiting) == 1
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "error"])
+@pytest.mark.parametrize("in_commit_order", [True, False])
+def test_a_log_that_parts_where_reading_stands_has_lost_nothing_that_was_read(
+    reset: str, in_commit_order: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        cluster = Cluster(ADDRESS, runtime=world.runtime("reader"))
+        places = Positions(cluster, reset, Isolation.READ_UNCOMMITTED, in_commit_order)
+        stood = OffsetAndMetadata(5, "", 3)
+        there = EpochEndOffset(epoch=2, end_offset=5)
+        goes_on = stood if in_commit_order else stood._replace(leader_epoch=2)
+        assert places.where_it_parted(FIRST, stood, there) == goes_on
+        await cluster.close()
+
+    simulate(scenario)
+
+
+def test_the_first_record_of_all_may_be_the_one_that_is_young_enough() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1"])
+        async with member(world, "alone", group_id=None) as reader:
+            found = await reader.offsets_for_times({FIRST: 1, SECOND: 1})
+            assert found[FIRST] is not None and found[FIRST][0] == 0
+            assert found[SECOND] is None
 
     simulate(scenario)

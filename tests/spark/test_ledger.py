@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +17,7 @@ from fencepost.spark.attempt import SECOND_ATTEMPT, PoisonedError
 from fencepost.spark.claims import Written
 from fencepost.spark.ledger import Ledger, Turns, close_places
 from fencepost.spark.ledger_file import LedgerFile, new_ledger, open_ledger, packed, shared_ledger, unpacked
-from fencepost.spark.place_states import MOVES, REFUSED, Kind, Move, PlaceState, moved, refused_closing
+from fencepost.spark.place_states import MOVES, NOTHING_THERE, REFUSED, Kind, Move, PlaceState, moved, refused_closing
 
 PLACES = [TopicPartition("out", number) for number in range(3)]
 
@@ -55,6 +55,29 @@ class Acknowledged:
 
     async def finish(self, rows: int) -> list[Written]:
         return reported(rows, 0, 0)
+
+
+class Noted:
+    """The states of places in memory, whose locks everybody has (spark.ledger.LedgerStore)."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, PlaceState] = {}
+        self.is_closed = False
+
+    def lock(self, place: int) -> bool:  # noqa: ARG002
+        return True
+
+    def unlock(self, place: int) -> None:
+        """There is nobody else."""
+
+    def read(self, place: int) -> PlaceState:
+        return self.states.get(place, NOTHING_THERE)
+
+    def note(self, place: int, state: PlaceState) -> None:
+        self.states[place] = state
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 def turns(path: str, attempt: Any) -> Turns:
@@ -241,3 +264,37 @@ def test_a_state_is_in_the_file_as_it_was_noted(kind: Kind) -> None:
 def test_what_is_no_state_is_taken_for_none(data: bytes) -> None:
     with pytest.raises(ValueError, match="ledger"):
         unpacked(data)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_turn_is_over_for_others_however_it_ended(fails: bool) -> None:
+    """A process may have the ledger open for longer than its turn lasts."""
+    held: set[int] = set()
+
+    class Locks(Noted):
+        def lock(self, place: int) -> bool:
+            held.add(place)
+            return True
+
+        def unlock(self, place: int) -> None:
+            held.remove(place)
+
+    ledger = Ledger(Locks())
+    with suppress(ValueError), ledger.turn(0):
+        assert held == {0}
+        if fails:
+            raise ValueError("what was sent failed")
+    assert not held
+    ledger._store.note(0, moved(moved(NOTHING_THERE, Move.BEGIN), Move.SETTLE, 1))
+    ledger._store.note(0, moved(ledger._store.read(0), Move.CLOSE))
+    with pytest.raises(PoisonedError), ledger.turn(0):
+        pass
+    assert not held
+
+
+def test_who_has_had_its_turns_has_the_ledger_open_no_more() -> None:
+    store = Noted()
+    with Turns(Ledger(store), cast(Any, Acknowledged()), PLACES) as its:
+        asyncio.run(its.write(1, records(3)))
+        assert not store.is_closed
+    assert store.is_closed

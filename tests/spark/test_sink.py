@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from itertools import count
 from threading import Thread
+from threading import enumerate as threads
 from traceback import format_exception
 from types import SimpleNamespace
 from typing import Any, cast
@@ -403,3 +404,12 @@ def test_who_stops_a_query_does_not_wait_for_a_cluster_that_does_not_answer(stop
         patch.setattr(asyncio, "to_thread", here)
         run(test)
     assert len(asked) == (1 if stopped else 999)
+
+
+def test_a_sink_that_is_closed_leaves_no_thread() -> None:
+    sink, driver = Sink(**GOOD), cast(Any, SimpleNamespace(producer_id_and_epoch=NO_PRODUCER))
+    sink._opened = _Open(Portal("of this sink"), Cluster("127.0.0.1:1"), driver)
+    (thread,) = [each for each in threads() if each.name == "of this sink"]
+    sink.close()
+    thread.join(10)
+    assert not thread.is_alive()

@@ -148,6 +148,10 @@ def test_a_micro_batch_waits_until_there_is_enough_or_it_has_waited_long_enough(
         assert end(both, 2, ReadMaxRows(4)) == 6
         both.prepareForTriggerAvailableNow()
         assert end(both, 5, ReadMaxRows(4)) == 6, "nothing comes that could be waited for"
+        clock.time = 29_000
+        assert end(reader, 6, ReadMinRows(3)) == 6
+        sent(1)
+        assert end(reader, 6, ReadMinRows(3)) == 7, "a look that found nothing puts nothing off"
         reader.stop()
         both.stop()
 

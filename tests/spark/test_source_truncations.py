@@ -204,10 +204,11 @@ def test_a_micro_batch_that_was_planned_before_a_truncation_is_not_read_after_a_
 
 def test_a_position_keeps_its_leader_epoch_while_nobody_looks_it_up() -> None:
     """As one of a partition that is not read for a while."""
-    one, two = TopicPartition("t", 0), TopicPartition("t", 1)
-    before = Positions({one: 3, two: 4}, epochs={one: 1, two: 1})
-    ends = Positions({one: 9}, epochs={one: 2, TopicPartition("u", 0): 2})
-    assert epochs_of(Positions({one: 5, two: 4}), before, ends) == {one: 2, two: 1}
+    one, two, untold = (TopicPartition("t", number) for number in range(3))
+    before = Positions({one: 3, two: 4, untold: 3}, epochs={one: 1, two: 1, untold: 1})
+    ends = Positions({one: 9, untold: 9}, epochs={one: 2, TopicPartition("u", 0): 2})
+    after = Positions({one: 5, two: 4, untold: 9})
+    assert epochs_of(after, before, ends) == {one: 2, two: 1}, "a leader that tells none leaves none"
 
 
 def test_a_leader_that_lost_nothing_is_no_loss_and_makes_no_micro_batch() -> None:

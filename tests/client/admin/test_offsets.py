@@ -157,13 +157,18 @@ def test_what_is_set_is_all_sent_and_what_is_stored_is_all_told() -> None:
     play(scenario)
 
 
-def fetched(request: OffsetFetchRequest, whole: int, part: int) -> OffsetFetchResponse:
+def fetched(request: OffsetFetchRequest, whole: int, part: int, place: int = 0) -> OffsetFetchResponse:
+    """`part`: the error of the partition at this place of those that are asked for; the others have none."""
+    places = [(topic.name, number) for topic in request.topics or [] for number in topic.partition_indexes]
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,
             partitions=[
                 OffsetFetchResponsePartition(
-                    partition_index=number, committed_offset=7 + number, metadata=None, error_code=part
+                    partition_index=number,
+                    committed_offset=7 + number,
+                    metadata=None,
+                    error_code=part if (topic.name, number) == places[place] else 0,
                 )
                 for number in topic.partition_indexes
             ],
@@ -181,11 +186,12 @@ def fetched(request: OffsetFetchRequest, whole: int, part: int) -> OffsetFetchRe
         (0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_offsets_are_read_when_the_coordinator_knows_them(whole: int, part: int) -> None:
+@pytest.mark.parametrize("place", range(len(PLACES)))
+def test_offsets_are_read_when_the_coordinator_knows_them(whole: int, part: int, place: int) -> None:
     async def scenario(nodes: Nodes) -> None:
         def answer(_: int, request: OffsetFetchRequest) -> Any:
             assert request.require_stable
-            return fetched(request, whole, part) if len(nodes.asked) < 4 else fetched(request, 0, 0)
+            return fetched(request, whole, part, place) if len(nodes.asked) < 4 else fetched(request, 0, 0)
 
         nodes.answer = answer
         async with nodes.admin() as admin:

@@ -167,3 +167,26 @@ def test_what_is_noted_while_the_disk_is_slow_is_noted_after_that() -> None:
         assert first_dirty_offsets.read(disk, node.root) == {log: 59}
 
     run(main())
+
+
+def test_what_a_full_disk_did_not_take_is_written_when_there_is_room() -> None:
+    """Though nothing was cleaned since: a start would clean all of it once more."""
+
+    async def main() -> None:
+        disk = SimulatedDisk(Random(1))
+        node = Node(disk, **SETTINGS)
+        await node.settled()
+        log, failures = LogId("t", 0, topic_id("t")), list[OSError]()
+        noted = FirstDirtyOffsets(disk, node.root)
+        noted.cleaned(log, Offset(3))
+        disk.capacity = disk.used()
+        noted.note(Milliseconds(1), Milliseconds(0), failures.append)
+        await asyncio.sleep(5)
+        assert first_dirty_offsets.read(disk, node.root) == {}
+        disk.capacity = None
+        noted.note(Milliseconds(2), Milliseconds(0), failures.append)
+        await asyncio.sleep(5)
+        assert failures == []
+        assert first_dirty_offsets.read(disk, node.root) == {log: 3}
+
+    run(main())
