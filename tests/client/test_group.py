@@ -29,7 +29,6 @@ QUICK: dict[str, Any] = {
     "metadata_max_age_ms": 1000,
 }
 JOIN_GROUP = 11
-HEARTBEAT = 12
 PATIENT: dict[str, Any] = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}
 SHORT_SESSIONS = {"group.min.session.timeout.ms": 100}
 
@@ -328,34 +327,6 @@ def test_who_polls_while_its_member_says_goodbye_is_handed_nothing_that_others_m
             await asyncio.sleep(1)
             assert await first.poll(0) == []
             assert first.assignment() == []
-
-    simulate(scenario, **SHORT_SESSIONS)
-
-
-def heartbeats(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The generations that heartbeats are in from now on."""
-    handler, found = SERVED[HEARTBEAT].handler, list[int]()
-
-    def noted(request: Any, context: Any, node: Any) -> Any:
-        found.append(request.generation_id)
-        return handler(request, context, node)
-
-    monkeypatch.setitem(SERVED, HEARTBEAT, replace(SERVED[HEARTBEAT], handler=noted))
-    return found
-
-
-def test_a_member_says_once_an_interval_that_it_lives_however_often_it_has_joined(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def scenario(world: World) -> None:
-        async with member(world, "first") as first:
-            for _ in range(3):
-                first.subscribe("t")
-                await take(first, 1, 0.5)
-            found = heartbeats(monkeypatch)
-            await take(first, 1, 2)
-            assert 15 <= len(found) <= 21, "every 100 ms"
-            assert len(set(found)) == 1
 
     simulate(scenario, **SHORT_SESSIONS)
 

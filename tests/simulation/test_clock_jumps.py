@@ -202,3 +202,18 @@ def test_a_clock_that_is_steered_is_no_jump() -> None:
         clock.pass_(1000, LEAST_MS - 1000)
         jumps.notice()
     assert jumps.since(0) == 0
+
+
+@pytest.mark.parametrize("back", [HOUR, DAY + HOUR])
+def test_a_jump_back_takes_back_as_much_of_those_ahead_as_it_is_long(back: int) -> None:
+    """The rest of them is time that has not passed still."""
+    clock = SetClock()
+    jumps = ClockJumps(clock, lambda: clock.real)
+    before = clock.wall
+    for ahead in (30 * DAY, DAY):
+        clock.pass_(1000, ahead)
+        jumps.notice()
+    clock.pass_(1000, -back)
+    jumps.notice()
+    assert jumps.since(before) == 31 * DAY - back
+    assert jumps.steady(Milliseconds(clock.wall)) == before + 3000
