@@ -186,6 +186,8 @@ def test_jumps_are_taken_off_and_taken_back(seed: int) -> None:
     for wall, real in marks[-90:]:
         passed = clock.wall - wall - jumps.since(wall)
         assert abs(passed - (clock.real - real) * 1000) <= 2 * len(marks)
+    steady = marks[0][0] + clock.real * 1000
+    assert abs(jumps.steady(Milliseconds(clock.wall)) - steady) <= 2 * len(marks), "of no jump less than all"
     ahead = clock.wall - jumps.steady(Milliseconds(clock.wall))
     clock.pass_(1000, -ahead)
     jumps.notice()

@@ -11,7 +11,7 @@ from tests.spark.test_driver import Bench, Tasks, batch, in_world
 from fencepost.client import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.shared_transaction import Ticket
-from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
 from fencepost.spark.attempt import BATCH_BYTES, Attempt, Plan, Receipt, batch_bytes
@@ -130,7 +130,7 @@ def test_what_several_tasks_sent_to_a_place_is_reported_together_whoever_is_hear
         attempt.note(other, sent[1])
         for number in order:
             attempt.note(at, sent[number])
-        claimed = (0, 2, 3, 8)
+        claimed = (0, ProducerId(2), Epoch(3), 8)
         assert await attempt.finish(8) == [Written(*claimed, *at, 6, 0, 9, 60), Written(*claimed, *other, *sent[1])]
         await attempt.close()
 

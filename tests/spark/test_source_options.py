@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
@@ -13,7 +14,9 @@ from tests.spark.test_source import SCHEMA, rows_of
 from fencepost.broker import Broker, running_broker
 from fencepost.client.blocking import Admin, Producer
 from fencepost.client.errors import TimedOutError
+from fencepost.protocol.types import TopicPartition
 from fencepost.spark.options import BadOption, parse
+from fencepost.spark.positions import Positions
 from fencepost.spark.source import BatchReader, Range, StreamReader
 
 #: Timestamps of the records of each partition, in milliseconds since 1970.
@@ -169,3 +172,14 @@ def test_a_topic_that_is_not_there_is_named(broker: Broker) -> None:
     reader = BatchReader(parse(options(broker, "tmies"), streaming=False), SCHEMA)
     with pytest.raises(Exception, match="there is no topic 'tmies' to read: make it, or put its name right"):
         reader.partitions()
+
+
+def test_a_position_is_committed_for_the_group_once_and_again_after_another_one() -> None:
+    """A trigger comes many times a second, and mostly finds nothing new."""
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.group.id": "g"}
+    reader, told = StreamReader(parse(given, streaming=True), SCHEMA), list[Positions]()
+    reader._asker_ = cast(Any, SimpleNamespace(report=told.append))
+    one, other = (Positions({TopicPartition("t", 0): offset}) for offset in (1, 2))
+    for done in (one, one, other, other, one):
+        reader._report(done)
+    assert told == [one, other, one]
