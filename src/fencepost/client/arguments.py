@@ -42,9 +42,14 @@ def several(what: str, given: object) -> list[Any]:
     """Whatever it is several of; a str is one name and not its letters."""
     if isinstance(given, str | bytes):
         raise TypeError(f"{what}={given!r}: give several names, as in [{given!r}]")
+    return list(iterable(what, given))
+
+
+def iterable(what: str, given: object) -> Iterable[Any]:
+    """Whatever it is several of, as it is: it may come only once, and never end."""
     if not isinstance(given, Iterable):
         raise TypeError(f"{what}={given!r}: give several, as in [{given!r}]")
-    return list(given)
+    return given
 
 
 def pairs(what: str, given: object) -> dict[Any, Any]:
@@ -79,3 +84,8 @@ def places(what: str, given: object) -> list[TopicPartition]:
     if isinstance(given, TopicPartition):
         raise TypeError(f"{what}={given!r}: give several, as in [{given!r}]")
     return [place(at) for at in several(what, given)]
+
+
+def offsets_at(what: str, given: object) -> dict[TopicPartition, int]:
+    """Offsets by partition."""
+    return {place(at): whole_number(f"{what}[{at}]", offset) for at, offset in pairs(what, given).items()}

@@ -108,6 +108,9 @@ class Cluster:
         self._closed = False
 
     def deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
+        """In so many milliseconds (None: `max_block_ms`).  Raises TypeError, ValueError for what is no time."""
+        if timeout_ms is not None:
+            check_milliseconds(timeout_ms=timeout_ms)  # a timer of NaN would mix up all those of the event loop
         return Deadline(self.runtime, self.patience_ms if timeout_ms is None else timeout_ms, what, self._login)
 
     @property

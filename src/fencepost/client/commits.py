@@ -141,6 +141,8 @@ class Commits:
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None, callback: CommitCallback | None
     ) -> asyncio.Future[Committed]:
         """The same, and go on; the result is what was stored.  Raises MisuseError, FencedInstanceIdError at once."""
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback={callback!r}: it must be something to call, as in callback(offsets, error)")
         commit = self._begin(offsets, callback)
         if commit is not None:
             return commit.done

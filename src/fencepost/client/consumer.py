@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Self, Unpack
 
-from fencepost.client.arguments import place, places
+from fencepost.client.arguments import offsets_at, place, places
 from fencepost.client.assignment import Assignment
 from fencepost.client.cluster import Cluster
 from fencepost.client.commit_order.options import commit_order
@@ -155,14 +155,15 @@ class Consumer:
         if self._closed.is_set() or not self._cluster.home.is_here:
             return  # in a forked child: its place in the group is its parent's
         self._cluster.home.check()
+        patience_ms = self._cluster.patience_ms + 2000 if timeout_ms is None else timeout_ms
+        deadline = self._cluster.deadline("close()", patience_ms)
         self._forgotten.detach()
         if self._closing:
-            await attempt(self._closed.wait, self._cluster.deadline("close()", timeout_ms))
+            await attempt(self._closed.wait, deadline)
             return
         self._closing = True
         self._assignment.stop()
-        patience_ms = self._cluster.patience_ms + 2000 if timeout_ms is None else timeout_ms
-        await self._leaving.close(self._cluster.deadline("close()", patience_ms), self._closed.set)
+        await self._leaving.close(deadline, self._closed.set)
 
     def _check_open(self, while_closing: bool = False) -> None:
         """`while_closing`: also what is still done while this is being closed is."""
@@ -359,28 +360,29 @@ class Consumer:
         MisuseError for one that is not being read.
         """
         self._check_open(while_closing=True)
-        asked = list(self._fetcher.followed) if partitions is None else partitions
-        return await self._places.lag({place(at): self.position(at) for at in asked})
+        asked = list(self._fetcher.followed) if partitions is None else places("partitions", partitions)
+        return await self._places.lag({at: self.position(at) for at in asked})
 
     def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
         """Go on where the group's positions are: from the next poll on, and as after a rebalance.
 
         `otherwise`: where to go on in partitions of which the group has none, instead of `auto_offset_reset`.
         """
-        self._share.begin_at_committed(otherwise or {})
+        share = self._share
+        share.begin_at_committed({} if otherwise is None else offsets_at("otherwise", otherwise))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed, or shared out anew by a rebalance.
 
         In `on_partitions_assigned` and behind `assign` too.  Raises MisuseError for one that is not assigned.
         """
-        for at in partitions:
-            self._share.pause(place(at))
+        for at in places("partitions", partitions):
+            self._share.pause(at)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out records of these partitions again.  Raises MisuseError for one that is not assigned."""
-        for at in partitions:
-            self._share.resume(place(at))
+        for at in places("partitions", partitions):
+            self._share.resume(at)
 
     def paused(self) -> list[TopicPartition]:
         """The partitions of which nothing is handed out until they are resumed, sorted.  In any thread."""

@@ -94,7 +94,12 @@ class Deadline:
         return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {last}")
 
 
+async def within(deadline: Deadline | None, work: Awaitable[T]) -> T:
+    """What `work` gives; by the deadline, if there is one, as of `Deadline.within`."""
+    return await (work if deadline is None else deadline.within(work))
+
+
 async def attempt(work: Callable[[], Coroutine[Any, Any, object]], deadline: Deadline | None) -> None:
     """Do it, by the deadline if there is one; if it does not succeed, nobody is told."""
     with suppress(ClientError):
-        await (work() if deadline is None else deadline.within(work()))
+        await within(deadline, work())

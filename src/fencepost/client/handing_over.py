@@ -13,6 +13,7 @@ from fencepost.client.bulk import AS_ANY, NOW, Chunk, Own, chunks, filled, fille
 from fencepost.client.cluster import Cluster, TopicView
 from fencepost.client.errors import MisuseError
 from fencepost.client.interceptors import ProducerRecord
+from fencepost.client.partitioner import check_place
 from fencepost.client.placement import Placement
 from fencepost.client.producer_record import checked_timestamp
 from fencepost.client.sender import WAITING_FOR_ROOM, Sender
@@ -140,6 +141,7 @@ class HandingOver:
         together, handed = Together(), 0
         try:
             await self._check()
+            check_place(topic, partition)
             for chunk in await look():
                 if one is None:
                     await self._hand_over(topic, chunk, partition, timestamp, together)

@@ -16,8 +16,16 @@ class Placement:
 
     def known(self, topic: str, key: bytes | None, partition: int | None, size: int) -> int:
         """The partition of a value of so many bytes, or -1 if the topic must be looked up first."""
-        view = self._cluster.topics.get(topic)
+        try:
+            view = self._cluster.topics.get(topic)
+        except TypeError:
+            return -1  # what is no topic's name is refused where it is looked up
         return -1 if view is None else self.partitioner.choose(view, key, partition, size)
+
+    async def view(self, topic: str) -> TopicView:
+        """What there is of a topic, as far as that is known; else as `looked_up`."""
+        check_place(topic, None)
+        return self._cluster.topics.get(topic) or await self.looked_up(topic, None)
 
     async def looked_up(self, topic: str, partition: int | None) -> TopicView:
         """What there is of a topic.  Raises TypeError, TimedOutError, and BrokerError if there is no such partition."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Self, Unpack
@@ -12,6 +12,7 @@ from typing import Self, Unpack
 from fencepost.client.acknowledgements import Unnumbered
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.cluster import Cluster
+from fencepost.client.deadline import Deadline, within
 from fencepost.client.errors import ClientError, ClosedError, MisuseError
 from fencepost.client.forgotten import tell_if_forgotten, unacknowledged_records
 from fencepost.client.handing_over import ArrowStream, HandingOver, One, one_by_one
@@ -152,20 +153,18 @@ class Producer:
         if self._closed:
             return
         self._cluster.home.check()
+        deadline = self._deadline("close()", timeout_ms)
         self._closing = True
         self._sending.stop()
         try:
-            if self._transactions is None:
-                await self.flush(timeout_ms)
-            else:
-                await self._within(timeout_ms, "close()", self._transactions.settle())
+            await within(deadline, self.flush() if self._transactions is None else self._transactions.settle())
         except ClientError:
             pass  # the broker aborts it in time
         finally:
             await self.abandon()
 
-    async def _within(self, timeout_ms: float | None, what: str, work: Awaitable[None]) -> None:
-        await (work if timeout_ms is None else self._cluster.deadline(what, timeout_ms).within(work))
+    def _deadline(self, what: str, timeout_ms: float | None) -> Deadline | None:
+        return None if timeout_ms is None else self._cluster.deadline(what, timeout_ms)
 
     async def abandon(self) -> None:
         """End the connections and nothing else, as if the process had died."""
@@ -299,12 +298,13 @@ class Producer:
         """
         if self._sender is not None:
             self._cluster.home.check()
-            await self._within(timeout_ms, "flush()", self._sender.flush())
+            deadline = self._deadline("flush()", timeout_ms)
+            await within(deadline, self._sender.flush())
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions that `send` chooses from; it waits for the topic, and raises, as that."""
         self._open_sender()
-        return list((self._cluster.topics.get(topic) or await self._placement.looked_up(topic, None)).leaders)
+        return list((await self._placement.view(topic)).leaders)
 
     def statistics(self) -> ProducerStatistics:
         """What was sent, acknowledged, sent again and refused since this was made; also after it is closed."""

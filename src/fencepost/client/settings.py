@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fencepost.client.arguments import INT32, text, whole_number
+from fencepost.client.arguments import INT32, INT64, text, whole_number
 from fencepost.protocol.compression import Compression
 
 
@@ -30,6 +30,8 @@ def check_milliseconds(**settings: float) -> None:
             raise TypeError(f"{name}={value!r}: it must be a number of milliseconds")
         if not value >= 0:
             raise ValueError(f"{name}={value!r}: it must be 0 milliseconds or more")
+        if isinstance(value, int) and value > INT64:
+            raise ValueError(f"{name}={value!r}: it must be {INT64} milliseconds or less, or math.inf")
 
 
 def check_counts(least: int = 1, **settings: int) -> None:
