@@ -80,7 +80,8 @@ class Coordinators:
     async def coordinator(self, *_: object) -> int:
         return 1
 
-    async def connection(self, *_: object) -> SimpleNamespace:
+    async def connection(self, _: int, use: Use) -> SimpleNamespace:
+        self.uses.append(use)
         return self._connection
 
     def forget_coordinator(self, kind: int, key: str) -> None:
@@ -230,3 +231,17 @@ def test_what_it_is_called_is_in_the_name_that_commits_are_made_in(instance: str
         await group.leave()
 
     run(main)
+
+
+@pytest.mark.parametrize("use", [Use.GROUP, Use.JOIN])
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_the_coordinator_is_asked_on_a_connection_without_fetches(use: Use, is_ready: bool) -> None:
+    """A fetch waits for records, and whatever comes behind it on its connection waits with it."""
+    cluster = Coordinators(HeartbeatResponse(error_code=0))
+    cluster.is_ready = is_ready
+
+    async def main() -> None:
+        await GroupRequests(cast(Cluster, cluster), "g").ask(object(), cast(Any, Patience()), use=use)
+
+    asyncio.run(main())
+    assert set(cluster.uses) == {use}

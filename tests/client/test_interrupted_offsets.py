@@ -78,3 +78,32 @@ def test_a_transaction_that_may_lack_its_positions_cannot_be_committed(
             held[0].close()
 
     simulate(scenario, level)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_they_may_have_begun_late_is_aborted_before_a_new_epoch_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, level: int
+) -> None:
+    """Apache Kafka would abort it under an epoch of its own, and answer PRODUCER_FENCED from then on."""
+
+    async def scenario(world: World) -> None:
+        held, call, asked = hold_back_the_first(monkeypatch), Cluster.call, list[str]()
+
+        async def noting(cluster: Cluster, node: int, request: Any, **how: Any) -> Any:
+            asked.append(type(request).__name__)
+            return await call(cluster, node, request, **how)
+
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await writer.send_offsets_to_transaction({AT: 99}, "group")
+            await writer.abort_transaction()
+            monkeypatch.setattr(Cluster, "call", noting)
+            await writer.begin_transaction()
+            assert asked == ["EndTxnRequest", "InitProducerIdRequest"]
+            await writer.abort_transaction()
+            held[0].close()
+
+    simulate(scenario, level)

@@ -14,7 +14,7 @@ from tests.client.test_rebalances import Notes
 
 from fencepost.broker import running_broker
 from fencepost.client import Consumer, TopicPartition, blocking
-from fencepost.client.errors import ClientError, MisuseError
+from fencepost.client.errors import ClientError, ClosedError, MisuseError
 from fencepost.protocol.messages import LeaveGroupRequest, OffsetCommitRequest
 from fencepost.simulation.world import ADDRESS, World
 
@@ -227,5 +227,44 @@ def test_a_hook_that_is_under_way_is_cancelled_by_what_ends_the_reading(ends: st
         await getattr(reader, ends)()
         assert cancelled == ["assigned"]
         await reader.close()
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("how", ["iterated", "polled"])
+def test_a_partition_that_is_paused_hands_out_nothing_of_what_is_there_and_then_all_in_order(how: str) -> None:
+    async def scenario(world: World) -> None:
+        values = [b"%d" % n for n in range(6)]
+        await write(world, values, partition=0)
+        async with Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            reader.assign(PARTITIONS)
+            found = [(await anext(reader)).value]
+            found += [(await anext(reader)).value]
+            reader.pause([AT])
+            if how == "polled":
+                assert await reader.poll(1000) == []
+            else:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(reader), 1)
+            await write(world, [b"of another"], partition=1)
+            assert (await anext(reader)).value == b"of another"
+            reader.resume([AT])
+            found += [record.value for record in await reader.poll(1000, 2)]
+            while len(found) < len(values):
+                found.append((await anext(reader)).value)
+            assert found == values
+
+    simulate(scenario)
+
+
+def test_what_is_here_already_is_not_handed_out_after_close() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"0", b"1"], partition=0)
+        reader = Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader"))
+        reader.assign([AT])
+        assert (await anext(reader)).value == b"0"
+        await reader.close()
+        with pytest.raises(ClosedError):
+            await anext(reader)
 
     simulate(scenario)

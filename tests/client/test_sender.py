@@ -16,6 +16,7 @@ from tests.client.test_producer import producer, shown, simulate
 from fencepost.broker.network.registry import SERVED
 from fencepost.client import (
     BrokerError,
+    ClientError,
     DeliveryError,
     Producer,
     RecordTooLargeError,
@@ -353,3 +354,59 @@ def test_a_sender_that_ends_when_it_was_to_look_something_up_leaves_nothing_undo
     simulate(scenario)
     gc.collect()
     assert [str(each.message) for each in recwarn if "never awaited" in str(each.message)] == []
+
+
+@pytest.mark.parametrize("on_wire", [False, True])
+def test_memory_of_what_an_abort_drops_is_given_back(on_wire: bool) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world, linger_ms=0 if on_wire else 60_000) as writer:
+            await writer.init_transactions()
+            for _ in range(3):
+                await writer.begin_transaction()
+                told = [await writer.send("t", bytes(100), partition=n % 2) for n in range(10)]
+                await asyncio.sleep(0)
+                assert used(writer) > 1000
+                await writer.abort_transaction()
+                await asyncio.gather(*told, return_exceptions=True)
+                assert used(writer) == 0
+
+    simulate(scenario)
+
+
+def test_a_record_outlives_an_outage_that_is_shorter_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often its batch was refused meanwhile."""
+    refused = 0
+
+    async def scenario(world: World) -> None:
+        def refuse(_: Any, response: Any) -> None:
+            nonlocal refused
+            if world.loop.time() < begun + 60:
+                refused += 1
+                response.responses[0].partition_responses[0].error_code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+        begun = world.loop.time()
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), delivery_timeout_ms=120_000) as writer:
+            every_answer(monkeypatch, refuse)
+            await writer.send_and_wait("t", b"value", partition=0)
+            assert 60 <= world.loop.time() - begun < 61
+        assert refused > 60
+
+    simulate(scenario)
+
+
+def test_records_of_a_request_that_cannot_be_encoded_are_told() -> None:
+    def refuse(message: Any, *how: Any) -> bytes:
+        if isinstance(message, ProduceRequest):
+            raise ValueError("no bytes for it")
+        return encode_request(message, *how)
+
+    async def scenario(world: World) -> None:
+        writer = await Producer(ADDRESS, runtime=world.runtime("writer")).start()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(connection, "encode_request", refuse)
+            with pytest.raises(ClientError, match="no bytes for it"):
+                await asyncio.wait_for(await writer.send("t", b"value", partition=0), 5)
+            assert used(writer) == 0
+        await writer.close()
+
+    simulate(scenario)

@@ -9,13 +9,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.client.slow_requests import slowly
 from tests.client.test_producer import LEVELS, producer, shown, simulate
 
 from fencepost.broker.network.registry import SERVED
-from fencepost.client import ClosedError, TransactionAbortableError, TransactionTimedOutError
+from fencepost.client import (
+    ClosedError,
+    MisuseError,
+    OutcomeUnknownError,
+    Producer,
+    TopicPartition,
+    TransactionAbortableError,
+    TransactionTimedOutError,
+)
 from fencepost.protocol.batch import read_header
-from fencepost.simulation.world import PORT, World
+from fencepost.protocol.messages import EndTxnRequest
+from fencepost.simulation.world import ADDRESS, PORT, World
 
+AT = TopicPartition("t", 0)
 ADD_PARTITIONS = 24
 INIT_PRODUCER_ID = 22
 PRODUCE = 0
@@ -192,3 +203,71 @@ def test_who_waits_to_be_told_of_a_time_out_is_told_of_the_end_of_the_producer(m
                 await sending
 
     simulate(scenario)
+
+
+@LEVELS
+@pytest.mark.parametrize("first", ["commit_transaction", "abort_transaction"])
+def test_a_second_end_is_refused_while_one_is_under_way_and_the_next_transaction_is_not_ended_by_it(
+    level: int, first: str
+) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send_and_wait("t", b"first", partition=0)
+            with pytest.MonkeyPatch.context() as patch:
+                ends = slowly(patch, EndTxnRequest, 0.5)
+                ending = asyncio.ensure_future(getattr(writer, first)())
+                await asyncio.sleep(0.1)
+                for second in (writer.commit_transaction, writer.abort_transaction, writer.begin_transaction):
+                    with pytest.raises(MisuseError):
+                        await second()
+                with pytest.raises(MisuseError):
+                    await writer.send_offsets_to_transaction({AT: 1}, "group")
+                await ending
+            assert [end.committed for end in ends] == [first == "commit_transaction"]
+            await writer.begin_transaction()
+            await writer.send("t", b"aborted", partition=0)
+            await writer.abort_transaction()
+        assert await shown(world) == ([b"first"] if first == "commit_transaction" else [])
+
+    simulate(scenario, level)
+
+
+@LEVELS
+def test_who_is_not_answered_is_told_to_commit_again_and_finds_out_by_that(level: int) -> None:
+    async def scenario(world: World) -> None:
+        short: dict[str, Any] = {"max_block_ms": 500, "transaction_timeout_ms": 60_000, "transactional_id": "id"}
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), **short) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send_and_wait("t", b"committed", partition=0)
+            with pytest.MonkeyPatch.context() as patch:
+                slowly(patch, EndTxnRequest, 60)
+                with pytest.raises(OutcomeUnknownError, match=r"Call commit_transaction\(\) again to find out"):
+                    await writer.commit_transaction()
+            await writer.commit_transaction()
+        assert await shown(world) == [b"committed"]
+
+    simulate(scenario, level)
+
+
+@LEVELS
+def test_a_record_that_was_not_delivered_in_time_says_that_its_transaction_can_be_aborted(level: int) -> None:
+    async def scenario(world: World) -> None:
+        short: dict[str, Any] = {"delivery_timeout_ms": 500, "transactional_id": "id", "max_block_ms": 30_000}
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), **short) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send_and_wait("t", b"aborted", partition=0)
+            world.kill()
+            late = await writer.send("t", b"late", partition=0)
+            with pytest.raises(TransactionAbortableError, match=r"delivery_timeout_ms.*abort it, then go on"):
+                await late
+            await world.start()
+            await writer.abort_transaction()
+            async with writer.transaction():
+                await writer.send("t", b"good", partition=0)
+        assert await shown(world) == [b"good"]
+
+    simulate(scenario, level)
