@@ -23,7 +23,7 @@ from fencepost.client import (
     TransactionTimedOutError,
 )
 from fencepost.protocol.batch import read_header
-from fencepost.protocol.messages import EndTxnRequest
+from fencepost.protocol.messages import EndTxnRequest, TxnOffsetCommitRequest
 from fencepost.simulation.world import ADDRESS, PORT, World
 
 AT = TopicPartition("t", 0)
@@ -269,5 +269,24 @@ def test_a_record_that_was_not_delivered_in_time_says_that_its_transaction_can_b
             async with writer.transaction():
                 await writer.send("t", b"good", partition=0)
         assert await shown(world) == [b"good"]
+
+    simulate(scenario, level)
+
+
+@LEVELS
+def test_nothing_is_ended_while_positions_are_on_their_way(level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            with pytest.MonkeyPatch.context() as patch:
+                slowly(patch, TxnOffsetCommitRequest, 0.5)
+                sending = asyncio.ensure_future(writer.send_offsets_to_transaction({AT: 1}, "group"))
+                await asyncio.sleep(0.1)
+                for end in (writer.commit_transaction, writer.abort_transaction):
+                    with pytest.raises(MisuseError, match=r"while send_offsets_to_transaction\(\) is under way"):
+                        await end()
+                await sending
+            await writer.commit_transaction()
 
     simulate(scenario, level)
