@@ -233,6 +233,8 @@ def test_a_time_that_is_none_leaves_the_event_loop_its_timers() -> None:
             await asyncio.gather(*(asyncio.sleep(n / 10) for n in range(10)))
             assert 0.9 <= world.loop.time() - began < 1
             assert (await writer.send_and_wait("t", b"", partition=0)).offset == 0
+            reader.assign([AT])
+            assert len(await reader.poll(1000)) == 1, "a close that was refused closed nothing"
 
     simulate(scenario)
 
