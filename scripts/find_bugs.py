@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -83,13 +84,14 @@ ENDLESS: Final = "it does not end"
 #: Folders whose files take long, and are tried one by one.
 _LONG: Final = ("tests/simulation", "tests/spark", "tests/crash", "tests/fuzz")
 
-_WITH_BUG: Final = """
-import sys
+_PUT_IN: Final = """
 from fencepost.simulation import bugs
-if sys.argv[1]:
-    bugs.put_in(sys.argv[1])
+bugs.put_in({bug!r})
+"""
+_TEST: Final = """
+import sys
 import pytest
-sys.exit(pytest.main(["-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider", *sys.argv[2:]]))
+sys.exit(pytest.main(["-x", "-q", "-rfE", "--no-header", "-p", "no:cacheprovider", *sys.argv[1:]]))
 """
 
 
@@ -145,21 +147,29 @@ def run_with(bug: str, tests: Sequence[str], patience: float = PATIENCE) -> str 
 
 def failing(bug: str, tests: Sequence[str], patience: float = PATIENCE) -> str | None:
     """The first of these tests that fails with a bug, or, where it has no name, without one."""
-    command = [sys.executable, "-c", _WITH_BUG, bug, *tests]
-    # What was asked of the tests that look for bugs is not for these: they would remove each other's folders.
-    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=alone, capture_output=True, text=True, timeout=patience, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return ENDLESS
+    put_in = _PUT_IN.format(bug=bug) if bug else ""
+    command = [sys.executable, "-c", put_in + _TEST, *tests]
+    with TemporaryDirectory() as folder:
+        # The processes that a test begins have it too.
+        (Path(folder) / "sitecustomize.py").write_text(put_in)
+        environment = _environment() | {"PYTHONPATH": folder}
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=patience, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return ENDLESS
     if done.returncode == 0:
         return None
     if "BugUnusable" in done.stderr:
         raise SystemExit(done.stderr.splitlines()[-1])  # it would count as found
     failed = re.search(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", done.stdout, re.MULTILINE)
     return failed[1] if failed else tests[0]
+
+
+def _environment() -> dict[str, str]:
+    """Without what was asked of the tests that look for bugs: others would remove their folders."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
 def seeds_with(bug: str) -> tuple[str | None, int]:

@@ -45,7 +45,7 @@ def test_what_was_begun_before_it_is_done_after_it_and_once(both: TwoNodes, node
                 await writer.send(node.topic, b"meanwhile", partition=1)
                 waiting = [asyncio.ensure_future(writer.commit_transaction()), asyncio.ensure_future(reader.commit())]
                 await asyncio.sleep(SILENT)
-                assert not any(task.done() for task in waiting)
+                assert [task for task in waiting if task.done()] == []
             await asyncio.gather(*waiting)
             (position,) = (await reader.committed([node.at(0)])).values()
             assert position is not None and position.offset == 2

@@ -161,6 +161,8 @@ def test_topics_that_are_deleted_while_a_journal_is_read_leave_no_offset() -> No
     for _ in range(10):
         assert next(forgetting, "over") != "over", "what a crash would bring back is not forgotten"
     at_once(reading)
+    found_first = coordinator.fetch_offsets("g", None, False)
+    assert list(found_first) == [B], "not even until it is forgotten for good"  # type: ignore[arg-type]
     at_once(forgetting)
     for each in (coordinator, world.restarted()):
         found = each.fetch_offsets("g", None, False)
