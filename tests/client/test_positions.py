@@ -148,6 +148,20 @@ def test_what_is_committed_at_the_end_is_what_the_caller_was_done_with(seed: int
     simulate(scenario, **SHORT_SESSIONS)
 
 
+def test_nothing_is_committed_of_records_that_are_being_worked_on() -> None:
+    async def scenario(world: World) -> None:
+        await write(world, [b"v"] * 5)
+        reader = member(world, "member", auto_commit=True, auto_commit_interval_ms=10**6)
+        assert len(await reader.poll(5000, max_records=2)) == 2
+        assert len(await reader.poll(5000, max_records=2)) == 2
+        await reader.close()
+        async with member(world, "later") as later:
+            (committed,) = (await later.committed(PARTITIONS[:1])).values()
+        assert committed is not None and committed.offset == 2
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_where_members_come_and_go_in_order_nothing_is_processed_twice(seed: int) -> None:
     """Each commits by itself what it was done with before its partitions go to others."""
