@@ -122,11 +122,11 @@ def test_nothing_more_is_written_into_a_segment_that_was_found_damaged(tmp_path:
         with file.open("r+b") as handle:
             handle.seek(16)
             handle.write(b"\x7f")  # a version of the format that nobody knows
-        assert fetch(client, topic).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert fetch(client, topic).error_code == ErrorCode.CORRUPT_MESSAGE
         for value in ("3", "4"):
             assert produce(client, topic, batch(value)).error_code == ErrorCode.NONE
         assert len(file.read_bytes()) == len(whole)
-        assert fetch(client, topic).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert fetch(client, topic).error_code == ErrorCode.CORRUPT_MESSAGE
         assert values(fetch(client, topic, 3)) == ["3", "4"]
         client.close()
     file.write_bytes(whole[: len(whole) // 3 * copied])

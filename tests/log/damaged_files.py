@@ -201,6 +201,8 @@ class Case:
         """Whether it was written by a version that had no checksums."""
         self.how = random.choice([*CHANGES, "remove", "read error", "write error", "another segment's"])
         self.others = [name for name in names if name != self.name]
+        self.lacks_bytes = self.how in ("remove", "read error")
+        """Whether there are bytes that the disk does not give."""
 
     def damage(self) -> None:
         path = DIRECTORY / self.name
@@ -213,9 +215,13 @@ class Case:
             self.disk.fail(path, "write")
         elif self.how == "another segment's":
             other = self.random.choice(self.others or [self.name])
-            self.disk.overwrite(path, self.disk.bytes_at(DIRECTORY / other))
+            self._overwrite(path, self.disk.bytes_at(DIRECTORY / other))
         elif callable(self.how):
-            self.disk.overwrite(path, self.how(self.disk.bytes_at(path), self.random))
+            self._overwrite(path, self.how(self.disk.bytes_at(path), self.random))
+
+    def _overwrite(self, path: Path, data: bytes) -> None:
+        self.lacks_bytes |= len(data) < len(self.disk.bytes_at(path))
+        self.disk.overwrite(path, data)
 
     def __str__(self) -> str:
         how = self.how if isinstance(self.how, str) else getattr(self.how, "__name__", "")
@@ -293,7 +299,8 @@ def check_read(case: Case, partition: Partition, offset: int, isolation: Isolati
     most = case.random.choice((1, 200, 1000, 100_000))
     fetched = partition.read(Offset(offset), most, isolation)
     if isinstance(fetched, Refused):
-        assert fetched.error is ErrorCode.KAFKA_STORAGE_ERROR
+        told = [ErrorCode.CORRUPT_MESSAGE, *([ErrorCode.KAFKA_STORAGE_ERROR] if case.lacks_bytes else [])]
+        assert fetched.error in told, fetched
         return
     if offset >= partition.bound(isolation):
         return

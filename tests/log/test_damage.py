@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.log.damage import MOST_FILES, DamageNotes, FileDamaged, not_written
+from fencepost.protocol.errors import ErrorCode
 
 AT = Path("/data/t-0")
 
@@ -42,6 +43,13 @@ def test_what_a_file_does_not_let_be_done_is_said_and_not_done(
     (line,) = caplog.messages
     assert line.endswith(said)
     assert str(not_written(AT, error)) == said
+
+
+def test_a_write_that_met_damage_may_be_tried_again() -> None:
+    """CORRUPT_MESSAGE would say to a producer that its own batch is damaged."""
+    met = FileDamaged(AT / "1.log", "is damaged", ErrorCode.CORRUPT_MESSAGE)
+    refused = not_written(AT, met)
+    assert (refused.error, refused.path, str(refused)) == (ErrorCode.KAFKA_STORAGE_ERROR, met.path, str(met))
 
 
 def test_what_is_no_matter_of_a_file_goes_on_up() -> None:

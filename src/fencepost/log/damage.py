@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.node_log import get_logger
+from fencepost.protocol.errors import ErrorCode
 
 logger = get_logger(__name__)
 
@@ -17,18 +18,20 @@ MOST_FILES: Final = 10
 class FileDamaged(Exception):
     """A file cannot be read, is shorter than what was written to it, or has something else in it.
 
-    Whoever asked for what stands there gets an error (KAFKA_STORAGE_ERROR); whatever stands elsewhere is served.
+    Whoever asked for what stands there gets `error`; whatever stands elsewhere is served.  It is KAFKA_STORAGE_ERROR,
+    which consumers try again, where the disk does not give it, and CORRUPT_MESSAGE, which they tell their users, where
+    it gives something else, as in Apache Kafka.
     """
 
-    def __init__(self, path: Path, wrong: str) -> None:
+    def __init__(self, path: Path, wrong: str, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         super().__init__(f"{path} {wrong}")
-        self.path = path
+        self.path, self.wrong, self.error = path, wrong, error
 
 
 def not_written(directory: Path, why: FileDamaged | OSError) -> FileDamaged:
-    """The refusal of a partition that does not take an append."""
+    """The refusal of a partition that does not take an append; for a producer CORRUPT_MESSAGE was its own batch."""
     if isinstance(why, FileDamaged):
-        return why
+        return FileDamaged(why.path, why.wrong)
     return FileDamaged(directory, f"does not take a write: {why.strerror or why}")
 
 
@@ -41,7 +44,8 @@ class DamageNotes:
     def say(self, damaged: FileDamaged) -> None:
         if damaged.path not in self._said and len(self._said) < MOST_FILES:
             self._said.add(damaged.path)
-            logger.error("what cannot be read is refused (KAFKA_STORAGE_ERROR), the rest is served: %s", damaged)
+            error = damaged.error.name
+            logger.error("what cannot be read is refused (%s), the rest is served: %s", error, damaged)
 
     def manages(self, directory: Path, action: Callable[[], bool]) -> bool:
         """What `action` returns; False, and it is said, where a file in that directory does not let it be done."""

@@ -339,7 +339,7 @@ class Partition:
         """What is answered where a file cannot be read; said in the log, too."""
         self._damage.say(damaged)
         self.segments.leave(damaged)
-        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(damaged))
+        return Refused(damaged.error, str(damaged))
 
     def when_readable(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back once when the high watermark next moves (every marker moves it) or the partition is deleted.

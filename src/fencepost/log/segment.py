@@ -17,7 +17,7 @@ from fencepost.log.segment_sums import SUFFIX, FileSum, SegmentSums, drop_sums, 
 from fencepost.log.transaction_index import AbortedTransaction, TransactionIndex
 from fencepost.node_log import get_logger
 from fencepost.protocol.batch import HEADER_SIZE, BatchHeader, crc_matches, read_header
-from fencepost.protocol.errors import ProtocolError
+from fencepost.protocol.errors import ErrorCode, ProtocolError
 from fencepost.protocol.types import NO_OFFSET, Buffer, Milliseconds, Offset
 
 logger = get_logger(__name__)
@@ -25,6 +25,7 @@ logger = get_logger(__name__)
 _WALK_BYTES = 1024 * 1024
 SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", SUFFIX)
 """Of the files of a segment."""
+_MISSING: Final = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class Segment:
@@ -55,7 +56,7 @@ class Segment:
         self._sums: SegmentSums | None = None
         """What its indexes must be, as long as that was not looked at."""
         self._making: Making | None = None
-        self._made_in_vain = False
+        self._made_in_vain = ErrorCode.NONE  # else what is raised where an index leads astray again
         """Whether making them again would not help: the batches are damaged themselves, or it was just done."""
         if self.size:
             self.indexes.believe_times()
@@ -102,7 +103,7 @@ class Segment:
             self.indexes.note_time()
         with closed_on_failure() as files:
             self.indexes.write(files)
-            self._made_in_vain = False  # from here on they are read from their files
+            self._made_in_vain = ErrorCode.NONE  # from here on they are read from their files
             transactions = FileSum(0, 0)
             # One without entries takes the place of one that has some.
             former = numbered_path(self._directory, self.base_offset, ".txnindex")
@@ -227,21 +228,20 @@ class Segment:
         try:
             data = self.file.pread(count, position)
         except OSError as error:
-            raise self.damaged(position, f"the disk does not give it: {error.strerror or error}") from error
+            raise self.damaged(position, f"the disk does not give it: {error.strerror or error}", _MISSING) from error
         if len(data) < min(count, least):
-            raise self.damaged(position + len(data), f"the file ends there, and had {self.size} bytes")
+            raise self.damaged(position + len(data), f"the file ends there, and had {self.size} bytes", _MISSING)
         return data
 
     def check_length(self) -> None:
         """Raises FileDamaged if the file has become shorter: what was before a gap may have been cut out of it."""
         if (size := self.file.size()) < self.size:
-            raise self.damaged(size, f"the file ends there, and had {self.size} bytes")
+            raise self.damaged(size, f"the file ends there, and had {self.size} bytes", _MISSING)
 
-    def damaged(self, position: int, wrong: str) -> FileDamaged:
+    def damaged(self, position: int, wrong: str, error: ErrorCode = ErrorCode.CORRUPT_MESSAGE) -> FileDamaged:
         """What to raise."""
-        return FileDamaged(
-            self.path, f"is damaged at byte {position}: {wrong}; put back a copy of this file, with the node stopped"
-        )
+        remedy = "put back a copy of this file, with the node stopped"
+        return FileDamaged(self.path, f"is damaged at byte {position}: {wrong}; {remedy}", error)
 
     def header(self, buffer: Buffer, at: int, position: int, least_offset: int) -> BatchHeader:
         """The header at `at`, of a batch that stands at `position` and begins at `least_offset` or behind it."""
@@ -359,7 +359,7 @@ class Segment:
 
     def _make_indexes_again(self) -> None:
         if self._made_in_vain:
-            raise self.damaged(0, "neither can its index be used nor all of its batches be read")
+            raise self.damaged(0, "neither can its index be used nor all of its batches be read", self._made_in_vain)
         self._making = Making(self._no_indexes(), self.headers_from(0))
         self._make_a_step()
         if self._making is not None:
@@ -376,10 +376,10 @@ class Segment:
         try:
             if not self._making.is_done_after_a_step():
                 return
-        except FileDamaged:
-            self._making, self._made_in_vain = None, True
+        except FileDamaged as damaged:
+            self._making, self._made_in_vain = None, damaged.error
             raise
-        self.indexes, self._making, self._made_in_vain = self._making.fresh, None, True
+        self.indexes, self._making, self._made_in_vain = self._making.fresh, None, ErrorCode.CORRUPT_MESSAGE
         logger.warning("the index of %s led astray and was made again from its batches", self.path)
 
     def position_from(self, timestamp: Milliseconds) -> int:
