@@ -299,8 +299,8 @@ def check_read(case: Case, partition: Partition, offset: int, isolation: Isolati
     most = case.random.choice((1, 200, 1000, 100_000))
     fetched = partition.read(Offset(offset), most, isolation)
     if isinstance(fetched, Refused):
-        told = [ErrorCode.CORRUPT_MESSAGE, *([ErrorCode.KAFKA_STORAGE_ERROR] if case.lacks_bytes else [])]
-        assert fetched.error in told, fetched
+        errors = [ErrorCode.CORRUPT_MESSAGE, *([ErrorCode.KAFKA_STORAGE_ERROR] if case.lacks_bytes else [])]
+        assert fetched.error in errors, fetched
         return
     if offset >= partition.bound(isolation):
         return
