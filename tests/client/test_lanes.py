@@ -91,6 +91,26 @@ def test_the_first_batch_of_an_identity_goes_alone() -> None:
     assert (third.producer_id_and_epoch, third.base_sequence, lane.is_known) == (SECOND, 0, False)
 
 
+@pytest.mark.parametrize(("before", "is_known"), [(0, False), (1, True), (MAX_INT32, True)])
+def test_where_others_have_written_several_go_at_once_from_the_first_on(before: int, is_known: bool) -> None:
+    """The leader has what comes before, and takes no other number; where nothing does, the first one goes alone."""
+    lane = lane_with()
+    lane.go_on(FIRST, before)
+    lane.queue.extend([batch_of(1), batch_of(1)])
+    lane.take(FIRST, None, False)
+    assert lane.next(FIRST, MOST_IN_FLIGHT) is (Next.NEW if is_known else Next.NOTHING)
+    assert sequences(lane) == [before]
+
+
+def test_what_was_known_is_not_where_nothing_was_written_under_this_epoch() -> None:
+    lane = lane_with(1)
+    lane.acknowledged(lane.take(FIRST, None, False))
+    lane.go_on(SECOND, 0)
+    lane.queue.extend([batch_of(1), batch_of(1)])
+    lane.take(SECOND, None, False)
+    assert lane.next(SECOND, MOST_IN_FLIGHT) is Next.NOTHING
+
+
 def test_only_one_connection_is_used_at_a_time() -> None:
     lane, here, there = lane_with(1, 1), object(), object()
     assert lane.may_use(here)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from tests.client.test_producer import shown, simulate
 
-from fencepost.client import Admin, TopicPartition
+from fencepost.client import Admin, Consumer, TopicPartition
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
 from fencepost.client.shared_transaction import SharedTransaction, Ticket
@@ -89,6 +89,51 @@ def test_a_topic_that_is_not_there_is_not_made(level: int, written: int) -> None
         await cluster.close()
 
     simulate(scenario, level)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_batches_of_a_partition_are_on_their_way_together_and_arrive_in_their_order(level: int) -> None:
+    """But the first one, where the leader knows nothing of the transaction yet."""
+    on_their_way: list[int] = []
+
+    class Looking(SharedTransaction):
+        def answered(self, took: float) -> None:
+            super().answered(took)
+            assert self.sender is not None
+            on_their_way.append(sum(self.sender._requests.values()))
+
+    async def scenario(world: World) -> None:
+        cluster = Cluster(ADDRESS, runtime=world.runtime("task"))
+        owner = TransactionalId(cluster, "id")
+        ticket = Ticket("id", await owner.init(60_000), level == 2)
+        part = Looking(cluster, ticket)
+        for number in range(9):
+            await part.write(PLACES[0], one(b"%d" % number))
+        await part.finish()
+        await part.close()
+        other = Looking(cluster, ticket)
+        other.go_on(PLACES[0], 9)
+        for number in range(9, 12):
+            await other.write(PLACES[0], one(b"%d" % number))
+        await other.finish()
+        await other.close()
+        await owner.end(ticket.producer_id_and_epoch, True, ticket.tv2)
+        await cluster.close()
+        assert [int(value) for value in await in_order(world)] == list(range(12))
+
+    simulate(scenario, level)
+    first, rest, others = on_their_way[:1], on_their_way[1:9], on_their_way[9:]
+    assert (first, max(rest), max(others)) == ([1], 5, 3), on_their_way
+
+
+async def in_order(world: World) -> list[bytes]:
+    """Values as they are in the log of the first partition."""
+    async with Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader in order")) as consumer:
+        consumer.assign(PLACES[:1])
+        found: list[bytes] = []
+        for _ in range(5):
+            found += [record.value or b"" for record in await consumer.poll(100)]
+    return found
 
 
 def test_the_first_failure_is_the_one_that_is_told() -> None:

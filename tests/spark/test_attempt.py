@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from itertools import permutations
+from typing import Any
 
 import pytest
 from tests.spark.test_driver import Bench, Tasks, batch, in_world
+from tests.spark.test_sink import PLAN
 
 from fencepost.client import Admin
 from fencepost.client.cluster import Cluster
+from fencepost.client.errors import ClientError
 from fencepost.client.shared_transaction import Ticket
+from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import Epoch, ProducerId, ProducerIdAndEpoch, TopicPartition
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
-from fencepost.spark.attempt import BATCH_BYTES, Attempt, Plan, Receipt, batch_bytes
+from fencepost.spark.attempt import BATCH_BYTES, Attempt, Plan, Receipt, Sending, batch_bytes
 from fencepost.spark.claims import Written
 from fencepost.spark.driver import Driver
 
@@ -80,6 +84,45 @@ def test_slots_are_claimed_however_short_a_transaction_may_be(level: int) -> Non
         await world.stop()
 
     run(main)
+
+
+class Unanswered:
+    """What is written here is acknowledged by hand."""
+
+    record_too_large = False
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.offsets: list[asyncio.Future[int]] = []
+
+    async def write(self, *_: object) -> asyncio.Future[int]:
+        self.offsets.append(asyncio.get_running_loop().create_future())
+        return self.offsets[-1]
+
+
+@pytest.mark.parametrize("failed", range(3))
+def test_a_place_is_acknowledged_when_every_batch_of_it_is(failed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several are on their way at once: that the last one is there does not say so of the others."""
+    monkeypatch.setattr("fencepost.spark.attempt.SharedTransaction", Unanswered)
+    monkeypatch.setattr("fencepost.spark.attempt.look_up_anew", lambda *_: asyncio.sleep(0))
+
+    async def test() -> None:
+        nowhere: Any = None
+        sending, at = Sending(nowhere, PLAN), TopicPartition("out", 0)
+        for _ in range(3):
+            await sending.write(at, BatchBuilder())
+        waiting = asyncio.ensure_future(sending.acknowledged(at))
+        writer: Any = sending._writer
+        for number, offset in enumerate(writer.offsets):
+            if number != failed:
+                offset.set_result(number)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        writer.offsets[failed].set_exception(ClientError("lost"))
+        with pytest.raises(ClientError, match="lost"):
+            await waiting
+
+    asyncio.run(test())
 
 
 @pytest.mark.parametrize(

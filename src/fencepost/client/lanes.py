@@ -177,9 +177,9 @@ class Lane:
         return batch
 
     def go_on(self, producer_id_and_epoch: ProducerIdAndEpoch, sequence: int) -> None:
-        """Under this producer id and epoch somebody else used the numbers before this one."""
+        """Under this producer id and epoch somebody else used the numbers before this one, and all is acknowledged."""
         assert self.is_idle, "what has a number keeps it"
-        self.producer_id_and_epoch, self.next_sequence = producer_id_and_epoch, sequence
+        self.producer_id_and_epoch, self.next_sequence, self.is_known = producer_id_and_epoch, sequence, sequence > 0
 
     def acknowledged(self, batch: Batch) -> None:
         """Note that the leader has this batch."""

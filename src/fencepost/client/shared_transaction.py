@@ -13,6 +13,7 @@ from typing import NamedTuple
 from fencepost.client.batches import Batch
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError
+from fencepost.client.lanes import MOST_IN_FLIGHT
 from fencepost.client.outcomes import Outcome
 from fencepost.client.sender import Sender
 from fencepost.client.transactional_id import BEFORE_TV2, SINCE_TV2, TransactionalId
@@ -60,6 +61,7 @@ class SharedTransaction:
             delivery_timeout_ms=delivery_timeout_ms,
             compression=compression,
             creates_topics=False,
+            max_in_flight=MOST_IN_FLIGHT,
         )
 
     @property

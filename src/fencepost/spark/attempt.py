@@ -136,12 +136,13 @@ class Sending:
         """Wait until all that was sent to a place since the last call is acknowledged.  Raises as `write`."""
         sent = self._sent.pop(at)
         with self._naming_rows():
-            return Receipt(
-                records=sum(each.records for each in sent),
-                first_offset=await sent[0].offset,
-                last_offset=await sent[-1].offset + sent[-1].records - 1,
-                size=sum(each.size for each in sent),
-            )
+            offsets = [await each.offset for each in sent]
+        return Receipt(
+            records=sum(each.records for each in sent),
+            first_offset=offsets[0],
+            last_offset=offsets[-1] + sent[-1].records - 1,
+            size=sum(each.size for each in sent),
+        )
 
     @contextmanager
     def _naming_rows(self) -> Iterator[None]:
