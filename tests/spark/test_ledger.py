@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import resource
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -204,6 +207,42 @@ def test_only_tasks_of_one_machine_share_a_ledger(master: str | None, is_shared:
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
     with shared_ledger(spark, 1) as path:
         assert (path is not None) is is_shared
+
+
+LOCAL: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]"))
+
+
+def test_where_no_temporary_file_can_be_made_nothing_is_sent_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with shared_ledger(LOCAL, 1) as path:
+        assert path is None
+    assert "written after the shuffle only" in caplog.text
+
+
+@pytest.mark.parametrize("room", [0, 8, 23])
+def test_where_the_disk_is_full_nothing_is_sent_ahead(
+    room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Noticed before anything is sent, and not by a task in the middle of its turn; nothing is left there."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        with shared_ledger(LOCAL, 3) as path:
+            assert path is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert "written after the shuffle only" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_the_write_is_not_taken_for_one_of_the_ledger() -> None:
+    with pytest.raises(OSError, match="of the write"), shared_ledger(LOCAL, 1):
+        raise OSError("of the write")
 
 
 def test_who_has_a_turn_may_do_what_the_table_says_and_nothing_else() -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import re
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from fencepost.spark.ledger import Ledger
-from fencepost.spark.place_states import Kind, PlaceState
+from fencepost.spark.place_states import NOTHING_THERE, Kind, PlaceState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 _LOCAL: Final = re.compile(r"local(\[|$)")
 """Spark's master where the tasks are processes of this machine."""
@@ -88,13 +92,31 @@ def open_ledger(path: str) -> Ledger:
 
 @contextmanager
 def new_ledger(places: int) -> Iterator[str]:
-    """The path of a ledger with so many places, where nothing is written, until the end of the block."""
+    """The path of a ledger with so many places, where nothing is written, until the end of the block.
+
+    Raises OSError if there is no room for it where temporary files are.
+    """
     with NamedTemporaryFile(prefix="fencepost-spark-", buffering=0) as file:
-        file.truncate(places * _PLACE.size)
+        _fill(file, packed(NOTHING_THERE) * places)  # so that it has its room on the disk before anything is sent
         yield file.name
 
 
-def shared_ledger(spark: SparkSession, places: int) -> AbstractContextManager[str | None]:
-    """A ledger for the tasks of this session; None where they are not all on this machine, or it has no such locks."""
-    is_shared = _LOCAL.match(spark.sparkContext.master or "") and sys.platform != "win32"
-    return new_ledger(places) if is_shared else nullcontext()
+def _fill(file: IO[bytes], data: bytes) -> None:
+    if file.write(data) != len(data):
+        raise OSError(errno.ENOSPC, f"no room for a ledger of {len(data)} bytes", file.name)
+
+
+@contextmanager
+def shared_ledger(spark: SparkSession, places: int) -> Iterator[str | None]:
+    """A ledger for the tasks of this session; None where they are not all on this machine, or it has no such locks.
+
+    Nor where it has no room for one: then nothing is sent ahead, as on a cluster.
+    """
+    with ExitStack() as held:
+        path = None
+        if _LOCAL.match(spark.sparkContext.master or "") and sys.platform != "win32":
+            try:
+                path = held.enter_context(new_ledger(places))
+            except OSError as error:
+                logger.warning("rows are written after the shuffle only, which takes longer: %s", error)
+        yield path
