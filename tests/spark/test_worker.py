@@ -21,15 +21,15 @@ from fencepost.spark.encoding import Encoder
 from fencepost.spark.options import parse
 from fencepost.spark.source import BatchReader
 from fencepost.spark.tasks import Task
-from fencepost.spark.worker import set_aside_what_is_loaded
+from fencepost.spark.worker import _set_aside, set_aside_what_is_loaded
 
 
 @pytest.fixture(autouse=True)
 def as_in_a_new_process() -> Iterator[None]:
-    set_aside_what_is_loaded.cache_clear()
+    _set_aside.cache_clear()
     yield
     gc.unfreeze()
-    set_aside_what_is_loaded.cache_clear()
+    _set_aside.cache_clear()
 
 
 class _Spec:
@@ -51,6 +51,19 @@ def test_a_process_of_spark_sets_aside_what_is_loaded_once(monkeypatch: pytest.M
     kept = [[n] for n in range(1000)]
     set_aside_what_is_loaded()
     assert gc.get_freeze_count() <= first, f"{len(kept)} lists came after the first time"
+
+
+def test_what_a_task_has_loaded_is_set_aside_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones load pyarrow's and the client's modules, and pandas, where it is there."""
+    _main(monkeypatch, "pyspark.daemon")
+    set_aside_what_is_loaded()
+    first = gc.get_freeze_count()
+    loaded = ModuleType("loaded_by_a_task")
+    loaded.__dict__["kept"] = [[n] for n in range(1000)]
+    monkeypatch.setitem(sys.modules, "loaded_by_a_task", loaded)
+    assert gc.get_freeze_count() == first
+    set_aside_what_is_loaded()
+    assert gc.get_freeze_count() > first + 900
 
 
 @pytest.mark.parametrize("name", [None, "pytest.__main__", "fencepost.__main__"])
