@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.network.refusals import ADVICE, MOST_READ, report
+from fencepost.broker.network.refusals import ADVICE, MOST_ERRORS, report
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import AddPartitionsToTxnRequest, TxnOffsetCommitRequest
 
@@ -69,14 +69,14 @@ def test_of_a_large_answer_no_more_errors_are_looked_at_than_are_told() -> None:
 
     def partitions() -> Iterator[Any]:
         nonlocal looked
-        for _ in range(10 * MOST_READ):
+        for _ in range(10 * MOST_ERRORS):
             looked += 1
             yield SimpleNamespace(error_code=ErrorCode.INVALID_TXN_STATE)
 
     request = TxnOffsetCommitRequest(transactional_id="t", group_id="g", producer_id=7, producer_epoch=2, topics=[])
     context: Any = SimpleNamespace(client_id="c", host="/127.0.0.1")
     report(request, SimpleNamespace(topics=[SimpleNamespace(partitions=partitions())]), context)
-    assert looked <= MOST_READ + 1
+    assert looked <= MOST_ERRORS + 1
 
 
 def test_of_several_transactions_in_one_request_each_refusal_names_its_own(caplog: pytest.LogCaptureFixture) -> None:

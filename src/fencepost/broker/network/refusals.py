@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-MOST_READ: Final = 100
+MOST_ERRORS: Final = 100
 """Errors of one answer that are looked at: to read all of 45,000 would keep others waiting."""
 
 #: What is worth a line, and what to do about it.  Everything else is everyday life.
@@ -165,7 +165,7 @@ def report(request: Any, response: Any, context: RequestContext) -> None:
     """Say in the log what a response refuses, if its request is one of the transactional ones."""
     reader = READERS.get(type(request))
     if reader is not None:
-        refusals = list(islice(reader(request, response), MOST_READ))
+        refusals = list(islice(reader(request, response), MOST_ERRORS))
         for refusal in dict.fromkeys(refusals) if refusals else ():
             if refusal.error in ADVICE:
                 log_refusal(type(request).__name__.removesuffix("Request"), refusal, context)
