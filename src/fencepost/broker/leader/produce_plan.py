@@ -8,7 +8,6 @@ written to.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable
 from typing import Final
 
 from fencepost.broker.authorizer import Operation, Resource
@@ -132,12 +131,12 @@ def _may_write_transactions(request: ProduceRequest, context: RequestContext) ->
     return name is not None and context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name)
 
 
-def verify_writes(
-    request: ProduceRequest, writes: list[Write], context: RequestContext, node: Node
-) -> tuple[Waiting, Verified | Awaitable[Verified] | None]:
-    """Have the transaction coordinator vouch for each transactional write that needs it (KIP-890)."""
+def to_be_verified(writes: list[Write], implicit: bool) -> Waiting:
+    """The transactional writes for which the transaction coordinator must vouch (KIP-890), each with its guard.
+
+    What a newer producer has fenced is refused.  `implicit`: the leader adds partitions to the transaction.
+    """
     waiting: Waiting = {}
-    implicit = context.version >= IMPLICIT_ADD_SINCE
     for write, header in _transactional(writes):
         assert write.partition is not None
         if header.producer_id < 0 or not (implicit or write.partition.settings.verification_enabled):
@@ -150,13 +149,7 @@ def verify_writes(
         elif found is not None:
             write.guard = found
             waiting[write.at] = write
-    if not waiting:
-        return waiting, None
-    first = next(iter(waiting.values())).header
-    assert first is not None
-    assert request.transactional_id is not None
-    mode, name = Mode.of_produce(context.version), request.transactional_id
-    return waiting, verify(node, mode, name, first.producer_id, first.producer_epoch, list(waiting))
+    return waiting
 
 
 def check_topic(write: Write, request: ProduceRequest) -> None:
@@ -239,14 +232,19 @@ class ProducePlan:
         return failed is not None
 
     def verify(self) -> HandlerSteps[None]:
-        """Have the transaction coordinator vouch for what is transactional."""
+        """Have the transaction coordinator vouch for each transactional write that needs it (KIP-890)."""
         if self._is_plain:
             return
         for write in self._writes if self._waited else ():
             self._refuse_deleted(write)
-        waiting, verified = verify_writes(self._request, self._writes, self._context, self._node)
-        if verified is None:
+        version, transactional_id = self._context.version, self._request.transactional_id
+        waiting = to_be_verified(self._writes, version >= IMPLICIT_ADD_SINCE)
+        if not waiting:
             return
+        header = next(iter(waiting.values())).header
+        assert header is not None and transactional_id is not None
+        pair = header.producer_id, header.producer_epoch
+        verified = verify(self._node, Mode.of_produce(version), transactional_id, *pair, list(waiting))
         answer = verified if isinstance(verified, Verified) else (yield from awaited(verified))
         self._lsn = answer.lsn
         for at, error in answer.errors.items():
