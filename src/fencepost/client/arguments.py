@@ -19,7 +19,7 @@ _LONGEST: Final = _INT16
 
 
 def text(what: str, given: object) -> str:
-    """A text that can be sent."""
+    """`given` itself.  Raises TypeError if it is no string, ValueError if it has more than 32,767 bytes or no UTF-8."""
     if not isinstance(given, str):
         raise TypeError(f"{what}={given!r}: it must be a str")
     try:

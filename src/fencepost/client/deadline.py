@@ -25,7 +25,7 @@ class Waits(Protocol):
 
 
 def held_up(login: Waits | None) -> str:
-    """What is to be told of it; empty: nothing."""
+    """By what a login is held up just now; empty: by nothing, or there is no login."""
     return "" if login is None else login.held_up()
 
 

@@ -10,7 +10,7 @@ from fencepost.protocol.errors import ErrorCode
 
 
 class Outcome(Enum):
-    """What to do next."""
+    """What a transactional producer does after an answer to one of its requests."""
 
     DONE = auto()
     RETRY = auto()

@@ -17,7 +17,7 @@ class Rules(Protocol):
 
     @property
     def producer_id_and_epoch(self) -> ProducerIdAndEpoch | None:
-        """Who writes; None while that is not known."""
+        """The pair under which batches are written; None while there is none."""
         ...
 
     def admits(self, at: TopicPartition) -> bool:

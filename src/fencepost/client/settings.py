@@ -51,21 +51,21 @@ def check_sendable(**settings: float | None) -> None:
 
 
 def check_texts(**settings: str | None) -> None:
-    """Names and the like; None stands for one that is not given."""
+    """Settings that are strings; None: not given.  Raises TypeError and ValueError, as `arguments.text`."""
     for name, value in settings.items():
         if value is not None:
             text(name, value)
 
 
 def check_switches(**settings: bool) -> None:
-    """On or off, and nothing else that is true or false."""
+    """Settings that are True or False.  Raises TypeError for any other value, also for 0, 1 and None."""
     for name, value in settings.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name}={value!r}: it must be True or False")
 
 
 def check_topics(topics: object) -> None:
-    """Names of topics, one by one."""
+    """Names of topics, one or several.  Raises TypeError for what is no str, ValueError as `arguments.text` does."""
     for name in topics if isinstance(topics, list | tuple) else (topics,):
         if not isinstance(name, str):
             raise TypeError(f"topic {name!r}: it must be a str; give several topics one by one, as in *topics")

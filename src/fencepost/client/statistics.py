@@ -74,7 +74,7 @@ class SendCounts:
         self.sent_bytes += size
 
     def snapshot(self, buffer_bytes: int, buffer_used: int, queued: int = 0) -> ProducerStatistics:
-        """What a person reads.  `buffer_bytes`: the limit, `buffer_used`: how much of it is in use.
+        """The figures as they are now.  `buffer_bytes`: the limit, `buffer_used`: how much of it is in use.
 
         `queued`: records that are still to be handed over.
         """

@@ -268,7 +268,10 @@ class BatchBuilder:
         return taken
 
     def _took(self, timestamp: int, base: int, taken: int, before: int) -> None:
-        """Count records of one timestamp that are in the body from `before` on."""
+        """Account for `taken` records of one timestamp, whose bytes are in the body from `before` on.
+
+        `base`: the base timestamp of the batch.
+        """
         self._max_timestamp = max(self._max_timestamp, timestamp) if self.count else timestamp
         self._base_timestamp = base
         self.count += taken

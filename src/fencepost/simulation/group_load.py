@@ -272,7 +272,7 @@ class Member:
             self._subscribe(self._group.topics[: self._chance.randint(1, len(self._group.topics))])
 
     async def _commit(self, records: list[ConsumerRecord] | None) -> None:
-        """What was handed out (None), or what of it is said: after these."""
+        """Commit the positions of all that was handed out (None), or those after these records."""
         if records is None:
             offsets = {at: self.consumer.position(at) for at in self.consumer.assignment()}
         elif self._next is not None:

@@ -54,7 +54,7 @@ class Turn:
 
     @property
     def records(self) -> int:
-        """How many are there."""
+        """How many records that were acknowledged the ledger counts at this place."""
         return self.state.records
 
     def begin(self) -> None:

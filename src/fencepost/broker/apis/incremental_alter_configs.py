@@ -70,7 +70,7 @@ def changed(resource: AlterConfigsResource, known: Mapping[str, str]) -> dict[st
 
 
 def _listed(name: str, given: str | None, items: Sequence[str], append: bool) -> str:
-    """A list with or without these items."""
+    """The value of a list setting with these items added, or taken away.  Raises TopicRefused if it is no list."""
     setting = topic_setting(name)
     if setting is None or setting.kind is not list:
         raise TopicRefused(ErrorCode.INVALID_CONFIG, f"{name}: nothing can be added to it or taken away, it is no list")

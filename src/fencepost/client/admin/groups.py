@@ -175,7 +175,7 @@ def _member_id(member: MemberDescription) -> str:
 
 
 def _partitions(assignment: bytes) -> list[TopicPartition]:
-    """None where it is not in the bytes that consumers use, whatever the group says of itself."""
+    """The partitions of an assignment, sorted.  None of bytes that are not those of Apache Kafka's ConsumerProtocol."""
     try:
         return sorted(partitions_of(bytes(assignment)))
     except ProtocolError:

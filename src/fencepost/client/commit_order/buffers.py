@@ -32,7 +32,7 @@ class TransactionBuffers:
         self.file = SpillFile(open_file)
 
     def begin(self) -> TransactionBuffer:
-        """An empty one, for one transaction in one partition."""
+        """An empty buffer for the records of one transaction in one partition."""
         return TransactionBuffer(self)
 
     def close(self) -> None:

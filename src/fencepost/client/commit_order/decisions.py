@@ -33,7 +33,7 @@ class Kind(Enum):
 
 
 class Step(Enum):
-    """What is done with it."""
+    """What a reader does with a batch."""
 
     DELIVER = auto()
     """Deliver its records at once."""
