@@ -42,7 +42,7 @@ async def work(broker: Broker, transactions: int, ids: int, at_once: int = 5) ->
     for number in range(ids):
         made = broker.node.transactions.init_producer_id(f"id-{number}", Milliseconds(60_000))
         pairs[number] = made.producer_id, made.producer_epoch
-    await broker.node.storage.wait_durable(broker.node.storage.last_appended)
+    await broker.node.storage.durability.wait(broker.node.storage.last_appended)
     begin = time.process_time()
     for first in range(0, transactions, at_once):
         for number in range(first, first + at_once):
@@ -56,7 +56,7 @@ async def work(broker: Broker, transactions: int, ids: int, at_once: int = 5) ->
             ended = broker.node.transactions.end(name, producer_id, epoch, commit=True, version=5)
             assert not ended.error, ended
             pairs[which] = ended.producer_id, ended.producer_epoch
-        await broker.node.storage.wait_durable(broker.node.storage.last_appended)
+        await broker.node.storage.durability.wait(broker.node.storage.last_appended)
     return time.process_time() - begin
 
 

@@ -17,7 +17,7 @@ async def ask(broker: Broker, request: Any, version: int) -> Any:
     reply = SERVED[request.__schema__.api].handler(request, context, broker.node)
     if not isinstance(reply, Reply):
         reply = await reply
-    await broker.node.storage.wait_durable(reply.lsn)
+    await broker.node.storage.durability.wait(reply.lsn)
     return reply.response
 
 

@@ -173,7 +173,7 @@ def test_an_interrupted_start_leaves_nothing_that_it_recovered_to_the_next(tmp_p
         assert await one.node.ensure_coordinator("__transaction_state")
         partition = one.node.storage.partition("t", 0)
         assert partition is not None
-        await one.node.storage.wait_durable(append(partition, batch(tag="kept")).lsn)
+        await one.node.storage.durability.wait(append(partition, batch(tag="kept")).lsn)
         one.crash()
         assert to_recover(tmp_path) > 0
         other = broker(tmp_path)
@@ -252,7 +252,7 @@ def test_a_stop_lets_each_connection_send_what_is_ready_before_it_breaks_it_off(
 
             def abort(self) -> None:
                 ends.append("abort")
-                durable.append(node.storage.durable == node.storage.last_appended)
+                durable.append(node.storage.durability.lsn == node.storage.last_appended)
 
         node.connections[cast(Connection, Noted())] = None
         await one.stop()

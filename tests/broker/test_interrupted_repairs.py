@@ -72,7 +72,7 @@ class Directory:
                 partition = node.storage.partition(topic, index)
                 assert partition is not None
                 append(partition, batch(tag=f"{topic}{index}{number}"))
-            await node.storage.wait_durable(node.storage.last_appended)
+            await node.storage.durability.wait(node.storage.last_appended)
             if number == 2:
                 node.storage.checkpoint_soon()
                 await node.storage.settle()

@@ -133,7 +133,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         broker.node.topics.create_at_once("t", 1)
         partition = broker.node.storage.partition("t", 0)
         assert partition is not None
-        await broker.node.storage.wait_durable(append(partition, log_batch(tag="kept")).lsn)
+        await broker.node.storage.durability.wait(append(partition, log_batch(tag="kept")).lsn)
         broker.crash()
 
     asyncio.run(run())

@@ -35,7 +35,7 @@ def data() -> Iterator[Path]:
             broker.node.topics.create_at_once(topic, 1)
             partition = broker.node.storage.partition(topic, 0)
             assert partition is not None
-            await broker.node.storage.wait_durable(append(partition, log_batch(tag="kept")).lsn)
+            await broker.node.storage.durability.wait(append(partition, log_batch(tag="kept")).lsn)
         broker.crash()
         (data / "t-0" / SEGMENT).unlink()  # as a power loss may: all of it is in the commit log
 

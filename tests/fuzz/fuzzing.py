@@ -373,7 +373,7 @@ class Fuzzing:
         assert written.error_code == ErrorCode.NONE, written
         ended = broker.node.transactions.end(name, pair.producer_id, pair.producer_epoch, True, 3)
         assert ended.error == ErrorCode.NONE, ended
-        await broker.node.storage.wait_durable(broker.node.storage.lsn)
+        await broker.node.storage.durability.wait(broker.node.storage.lsn)
         asked = FetchPartition(partition=0, fetch_offset=written.base_offset, partition_max_bytes=1 << 20)
         topics = [FetchTopic(topic=topic, partitions=[asked])]
         fetch = FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=0, topics=topics)

@@ -130,7 +130,7 @@ class World:
 
     async def _durable(self, lsn: Lsn) -> bool:
         """False if the power is cut before that."""
-        waiting = asyncio.ensure_future(self.storage.wait_durable(lsn))
+        waiting = asyncio.ensure_future(self.storage.durability.wait(lsn))
         await asyncio.wait([waiting], timeout=1)
         if not waiting.done():
             waiting.cancel()
@@ -379,10 +379,10 @@ async def live(world: World, lives: int, steps: int) -> None:
         if life % 3 == 2:
             await asyncio.sleep(2 * REST_SECONDS)  # so that the last sync is marked
         world.note()
-        durable = world.storage.durable
+        durable = world.storage.durability.lsn
         if not disk.off and random.random() < 0.15:
             await stop(world)
-        durable = max(durable, world.storage.durable)
+        durable = max(durable, world.storage.durability.lsn)
         lose(world)
     if world.loses_power:
         disk.power_loss()

@@ -55,13 +55,13 @@ def test_who_waits_for_records_or_durability_is_told_whoever_else_fails(flush: s
         appended = append(node.partition, batch())
         for callback in (breaks, lambda: told.append("durable")):
             try:
-                node.storage.when_durable(appended.lsn, callback)
+                node.storage.durability.when(appended.lsn, callback)
             except ZeroDivisionError:
                 assert flush == "os", "it is durable: who asks is called at once"
         await asyncio.sleep(1)
         assert sorted(told) == ["durable", "readable"]
         following = append(node.partition, batch())
-        await node.storage.wait_durable(following.lsn)
+        await node.storage.durability.wait(following.lsn)
         assert failures == []
 
     run(main())
@@ -74,8 +74,8 @@ def test_an_append_that_is_left_half_done_stops_the_node(what: str, monkeypatch:
     async def main() -> None:
         node, failures = node_that_notes()
         first = append(node.partition, batch())
-        await node.storage.wait_durable(first.lsn)
-        durable = node.storage.durable
+        await node.storage.durability.wait(first.lsn)
+        durable = node.storage.durability.lsn
 
         def broken(*_: object) -> None:
             raise ZeroDivisionError
@@ -91,7 +91,8 @@ def test_an_append_that_is_left_half_done_stops_the_node(what: str, monkeypatch:
         monkeypatch.undo()
         append(node.partition, batch())
         await asyncio.sleep(1)
-        assert (node.storage.durable, node.partition.high_watermark) == (durable, 1), "nothing more is acknowledged"
+        reached = node.storage.durability.lsn, node.partition.high_watermark
+        assert reached == (durable, 1), "nothing more is acknowledged"
 
     run(main())
 
@@ -109,7 +110,7 @@ def test_a_sync_that_is_not_accounted_for_stops_the_node(what: str, monkeypatch:
         monkeypatch.setattr(owner, name, broken)
         appended = append(node.partition, batch())
         told: list[str] = []
-        node.storage.when_durable(appended.lsn, lambda: told.append("durable"))
+        node.storage.durability.when(appended.lsn, lambda: told.append("durable"))
         await asyncio.sleep(1)
         assert len(failures) == len(said) == 1
         assert told == []

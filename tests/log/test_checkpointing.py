@@ -69,7 +69,7 @@ def test_others_get_their_turns_while_a_checkpoint_is_made(monkeypatch: pytest.M
             await asyncio.sleep(0.0002)
         assert len(set(turns)) == MANY, "one in each turn"
         assert taken > 3, "in between"
-        await node.storage.wait_durable(lsn)
+        await node.storage.durability.wait(lsn)
         await node.settled()
         assert len(generations(node)) == 1
         node.lose_power()
@@ -217,7 +217,7 @@ def test_who_stops_in_the_middle_of_a_checkpoint_waits_for_nothing_that_never_co
             await asyncio.sleep(0)
         slices.close()
         async with asyncio.timeout(60):
-            await storage.wait_durable(storage.lsn)
+            await storage.durability.wait(storage.lsn)
             await storage.settle()
         await asyncio.sleep(1)
 

@@ -231,7 +231,7 @@ def test_retention_of_a_deleted_topic_takes_nothing_of_the_one_that_is_made_anew
         assert isinstance(fresh, Partition)
         append(fresh, batch(2, timestamp=node.clock.at + 5000, tag="new"))
         at_once(looking)
-        await node.storage.wait_durable(node.storage.last_appended)
+        await node.storage.durability.wait(node.storage.last_appended)
         node.storage.abandon()
         assert isinstance(node.disk, SimulatedDisk)
         node.disk.crash()

@@ -76,7 +76,13 @@ class ForgetfulDisk(SimulatedDisk):
 
 
 def acknowledge_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Storage, "durable", property(lambda storage: storage.last_appended))
+    add = CommitLog._add
+
+    def early(log: CommitLog, payload: bytes) -> Lsn:
+        log.durability.lsn = add(log, payload)
+        return log.durability.lsn
+
+    monkeypatch.setattr(CommitLog, "_add", early)
 
 
 def show_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,10 +40,10 @@ async def work(node: Node, acknowledged: dict[str, list[bytes]]) -> None:
             append(node.of(topic), batch(tag=tag, size=(0, 700)[number % 2]))
             written.append((topic, tag.encode()))
         for _ in range(100):
-            if storage.durable >= storage.last_appended or storage.failure is not None:
+            if storage.durability.lsn >= storage.last_appended or storage.failure is not None:
                 break
             await asyncio.sleep(0.001)
-        if storage.durable >= storage.last_appended:
+        if storage.durability.lsn >= storage.last_appended:
             for topic, value in written:
                 acknowledged.setdefault(topic, []).append(value)
 
@@ -62,7 +62,7 @@ def outcome(seed: int, number: int) -> tuple[bool, bool]:
 
         def failed(failure: Exception) -> None:
             failures.append(failure)
-            durable_then.append(node.storage.durable)
+            durable_then.append(node.storage.durability.lsn)
 
         node.failed = failed
         try:
@@ -75,7 +75,7 @@ def outcome(seed: int, number: int) -> tuple[bool, bool]:
             except OSError:
                 assert node.storage.failure is not None, "an exception that a handler would take for its own"
             await asyncio.sleep(1)
-            assert not failures or node.storage.durable == durable_then[0], "nothing is acknowledged any more"
+            assert not failures or node.storage.durability.lsn == durable_then[0], "nothing is acknowledged any more"
             result = disk.sync_failed, len(failures) == 1 and node.storage.failure is failures[0]
             if not disk.sync_failed:
                 try:

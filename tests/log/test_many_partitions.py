@@ -120,8 +120,8 @@ def test_what_has_come_together_while_the_disk_was_slow_is_written_and_told_a_li
 
         for number in range(MANY):
             lsn = append(node.of("t", number), batch()).lsn
-            node.storage.when_durable(lsn, lambda number=number: tell(number))  # type: ignore[misc]
-        await node.storage.wait_durable(lsn)
+            node.storage.durability.when(lsn, lambda number=number: tell(number))  # type: ignore[misc]
+        await node.storage.durability.wait(lsn)
         await node.settled()
         await asyncio.sleep(1)
         assert told == list(range(MANY))
@@ -149,7 +149,7 @@ def test_a_node_that_ends_between_two_pieces_of_a_sync_writes_no_more(
         for number in range(50):
             lsn = append(node.of("t", number), batch()).lsn
         told: list[int] = []
-        node.storage.when_durable(lsn, lambda: told.append(1))
+        node.storage.durability.when(lsn, lambda: told.append(1))
         for _ in range(5):
             await asyncio.sleep(0)
         commit_log = max(node.disk.list(node.root / "commit-log"))

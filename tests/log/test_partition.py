@@ -64,7 +64,7 @@ def test_a_batch_is_taken_before_its_buffer_is_used_again(size: int, timestamps:
         append(other.partition, given[0])
         stored = bytes_of(other.partition)
         assert bytes_of(node.partition) == stored
-        await node.storage.wait_durable(node.storage.lsn)
+        await node.storage.durability.wait(node.storage.lsn)
         node.lose_power()
         assert bytes_of(node.partition) == stored
 
@@ -195,8 +195,8 @@ def test_a_batch_is_stamped_and_readable_once_it_is_durable() -> None:
         partition.when_readable(note)
         cancel = partition.when_readable(note)
         cancel()
-        assert node.storage.durable < appended.lsn
-        await node.storage.wait_durable(appended.lsn)
+        assert node.storage.durability.lsn < appended.lsn
+        await node.storage.durability.wait(appended.lsn)
         assert woken == [5]
         header = read_header(bytes_of(partition)[1])
         assert (header.base_offset, header.partition_leader_epoch) == (3, 0)
@@ -319,7 +319,7 @@ def test_delete_records_moves_the_start_for_good_and_keeps_the_producers() -> No
         await node.settled()
         lsn = node.partition.delete_records(Offset(3))
         assert isinstance(lsn, int)
-        await node.storage.wait_durable(lsn)
+        await node.storage.durability.wait(lsn)
         for restart in (node.lose_power, node.restart, node.lose_power):
             restart()
             await node.settled()

@@ -249,7 +249,7 @@ def test_a_start_cut_off_after_one_that_was_cut_off_loses_nothing() -> None:
         node.names.append(("made", 0))  # no checkpoint has synced its directory
         node.storage.create_partition("made", topic_id("made"), 0)
         append(node.of("made"), batch(tag="acknowledged"))
-        await node.storage.wait_durable(node.storage.last_appended)
+        await node.storage.durability.wait(node.storage.last_appended)
         node.storage.abandon()
         disk.crash()
         cuts = 0

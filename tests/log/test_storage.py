@@ -154,7 +154,7 @@ def test_a_failed_sync_ends_the_node() -> None:
         await asyncio.sleep(1)
         assert "I/O error" in str(failures[0])
         assert node.storage.failure is failures[0]
-        assert node.storage.durable < appended.lsn and node.partition.high_watermark == 0
+        assert node.storage.durability.lsn < appended.lsn and node.partition.high_watermark == 0
 
     run(main())
 
@@ -174,7 +174,7 @@ def test_a_deleted_topic_stays_deleted(again: bool, crash: str, settle: bool, mo
             append(node.of("b"), batch(size=size))
             if seed % 2:
                 await node.settled()
-        await node.storage.wait_durable(node.storage.last_appended if seed % 3 else NO_LSN)
+        await node.storage.durability.wait(node.storage.last_appended if seed % 3 else NO_LSN)
         kept = node.of("b").high_watermark
         delete_topic(node.storage, "a")
         identifier = topic_id("a")

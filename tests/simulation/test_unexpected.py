@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost.broker.network.registry import SERVED
-from fencepost.log.storage import Storage
+from fencepost.log.durability import Durability
 from fencepost.protocol.types import Lsn
 from fencepost.simulation.cast import Window
 from fencepost.simulation.disk import PowerCut
@@ -37,16 +37,16 @@ def test_a_handler_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_callback_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    when_durable = Storage.when_durable
+    when = Durability.when
 
-    def failing(self: Storage, lsn: Lsn, tell: Any) -> None:
+    def failing(self: Durability, lsn: Lsn, tell: Any) -> None:
         def told() -> None:
             tell()
             raise LookupError("nobody waits")
 
-        when_durable(self, lsn, told)
+        when(self, lsn, told)
 
-    monkeypatch.setattr(Storage, "when_durable", failing)
+    monkeypatch.setattr(Durability, "when", failing)
     assert any("nobody expected LookupError: nobody waits" in fault for fault in carry_out(PLAN).faults)
 
 

@@ -169,7 +169,7 @@ class Node:
         forget = self.forget
         forgotten = not names or await self.slices.run(forget(names))  # what loading could not
         if names:
-            await self.storage.wait_durable(self.storage.lsn)
+            await self.storage.durability.wait(self.storage.lsn)
         self.topics.deletions_finished(names, None if forgotten else forget)
 
     def close_timers(self) -> None:

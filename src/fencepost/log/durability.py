@@ -16,7 +16,7 @@ CALLED_AT_ONCE: Final = 100
 
 
 class Durability:
-    """`lsn`: everything up to there survives a power loss."""
+    """What of one commit log is durable.  `lsn`: everything up to there survives a power loss."""
 
     def __init__(self) -> None:
         self.lsn = NO_LSN

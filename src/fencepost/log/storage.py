@@ -82,6 +82,7 @@ class Storage:
         """Topics that are known to be deleted, by their ids: what is there of them is removed at the start."""
         self.space = Space(disk, path, clock)
         self.commit_log = self._log = CommitLog(disk, path / data_directory.COMMIT_LOG, self.fail, self.space)
+        self.durability = self._log.durability
         self._dirty: dict[Partition, None] = {}
         self._taken: dict[Partition, Offset] = {}
         self._new_files: dict[Partition, None] = {}
@@ -269,7 +270,7 @@ class Storage:
         begun = deletion.begin(self._disk, self._log, partition)
         self._schedule_flush()
         remove = partial(self.removals.after, partition.settings.file_delete_delay_ms, begun.finish)
-        self.when_durable(begun.lsn, remove)
+        self.durability.when(begun.lsn, remove)
         if isinstance(partition, Partition):
             partition.wake()
         return begun.renamed
@@ -345,7 +346,7 @@ class Storage:
         self._schedule_flush()
         at, delay = (partition.topic, partition.index), partition.settings.file_delete_delay_ms
         take = partial(self.removals.take_segment, partition.directory, segment, delay)
-        self.when_durable(lsn, lambda: take(lambda: self._partitions.get(at) is partition))
+        self.durability.when(lsn, lambda: take(lambda: self._partitions.get(at) is partition))
 
     def start_moved(self, partition: Partition) -> Lsn:
         lsn = self._log.add_start(partition.log_start_offset, partition.directory.name)
@@ -355,21 +356,9 @@ class Storage:
     # Durability
 
     @property
-    def durable(self) -> Lsn:
-        """The lsn up to which everything survives a power loss."""
-        return self._log.durability.lsn
-
-    @property
     def last_appended(self) -> Lsn:
         """The lsn of the newest append."""
         return self._log.appended
-
-    def when_durable(self, lsn: Lsn, callback: Callable[[], None]) -> None:
-        """Call back when everything up to `lsn` is durable: now if it is."""
-        self._log.durability.when(lsn, callback)
-
-    async def wait_durable(self, lsn: Lsn) -> None:
-        await self._log.durability.wait(lsn)
 
     async def settle(self) -> None:
         """Wait until no sync and no checkpoint is under way, so that `close` may be called."""

@@ -100,7 +100,7 @@ class FaultyCalls:
             self._repetitions[task] = None
             task.add_done_callback(self._repetitions.pop)
         # An answer is a promise, so it leaves when what it says is durable.
-        await node.wait_durable(node.lsn)
+        await node.durability.wait(node.lsn)
         if fault is CallFault.ANSWER_LOST:
             await self._pass(node, PATIENCE)
             raise NoAnswer

@@ -145,7 +145,7 @@ class WatchedStorage(Storage):
 
     def first_unsynced(self, at: tuple[str, int]) -> int | None:
         """The first offset of a partition that a power loss might take; None if there is none."""
-        return self.appends.first_unsynced(at, self.durable)
+        return self.appends.first_unsynced(at, self.durability.lsn)
 
     def tell_stable(self, topic: str, index: int, stable: int, start: int) -> None:
         """Somebody is told the last stable offset of a partition."""
@@ -218,7 +218,7 @@ class WatchedConnection(Connection):
         while len(leaving) >= 8:
             end = 4 + int.from_bytes(leaving[:4], "big")
             due = self._due.get(int.from_bytes(leaving[4:8], "big"))
-            durable = self._node.storage.durable
+            durable = self._node.storage.durability.lsn
             if due and due[0].needed > durable:
                 self._violated(f"an answer left at lsn {durable}, it tells of {due[0].needed}: {due[0].name}")
             if len(leaving) < end:

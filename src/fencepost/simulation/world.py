@@ -127,7 +127,7 @@ class World:
         return self.recorder
 
     def _durable(self) -> Lsn | None:
-        return None if self.storage is None else self.storage.durable
+        return None if self.storage is None else self.storage.durability.lsn
 
     def _state_of(self, transactional_id: str) -> str | None:
         known = None if self.broker is None else self.broker.node.transactions.describe(transactional_id)
@@ -181,7 +181,7 @@ class World:
         for at in self.cluster.places:
             partition = storage.partition(*at)
             assert partition is not None, "its topic was made"
-            await storage.wait_durable(storage.lsn)
+            await storage.durability.wait(storage.lsn)
             found[at] = partition.high_watermark
         return found
 

@@ -126,7 +126,7 @@ class Node:
             raise PowerCut from None
 
     async def durable(self) -> None:
-        while self.storage.durable < self.storage.last_appended:
+        while self.storage.durability.lsn < self.storage.last_appended:
             if self.disk.off:
                 raise PowerCut
             await asyncio.sleep(0.001)

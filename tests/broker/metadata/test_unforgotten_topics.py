@@ -18,7 +18,7 @@ def test_what_others_knew_of_a_deleted_topic_is_gone_for_good_before_the_next_on
         node = Node(1)
         await node.create("journal", "t")
         journal: Any = node.storage.partition("journal", 0)
-        wait_durable, write = node.storage.wait_durable, node.store.write
+        wait, write = node.storage.durability.wait, node.store.write
 
         def forget(names: Any) -> Work[bool]:
             yield
@@ -31,7 +31,7 @@ def test_what_others_knew_of_a_deleted_topic_is_gone_for_good_before_the_next_on
 
         async def waited(lsn: Any) -> None:
             is_of_all = lsn >= node.storage.lsn
-            await wait_durable(lsn)
+            await wait(lsn)
             order.append("durable" if is_of_all else "of something before")
 
         def written(*given: Any, **named: Any) -> Any:
@@ -41,7 +41,7 @@ def test_what_others_knew_of_a_deleted_topic_is_gone_for_good_before_the_next_on
         topic = node.topics.by_name["t"]
         assert await node.slices.run(node.topics.withdraw_together([topic])) == {}
         await node.topics.remove([topic], forget, node.slices)
-        node.storage.wait_durable = waited  # type: ignore[method-assign]
+        node.storage.durability.wait = waited  # type: ignore[method-assign]
         node.store.write = written  # type: ignore[method-assign]
         await node.topics.create("t", PARTITIONS, {}, node.slices)
         await node.end()

@@ -158,7 +158,7 @@ def test_what_is_deleted_between_decision_and_swap_goes_after_it() -> None:
         assert readers
         lsn = node.partition.delete_records(sources[1])
         assert isinstance(lsn, int)
-        await node.storage.wait_durable(lsn)
+        await node.storage.durability.wait(lsn)
         assert node.partition.is_held, "nothing is swapped while somebody reads segment after segment"
         die(node, cleaner)
         node.kill()

@@ -175,7 +175,7 @@ class Topics:
             found |= await slices.run(self._creations([new for new in later if new.name not in found]))
             if self._storage.flush_to_os:
                 # Of an earlier topic of its name the commit log may know what is removed; no record waits for it here.
-                await self._storage.wait_durable(self._storage.last_appended)
+                await self._storage.durability.wait(self._storage.last_appended)
             return found
         finally:
             for name, future in coming.items():
@@ -195,7 +195,7 @@ class Topics:
         if name in self._unforgotten:
             if not await slices.run(self._unforgotten[name]([name])):
                 return False
-            await self._storage.wait_durable(self._storage.lsn)
+            await self._storage.durability.wait(self._storage.lsn)
             del self._unforgotten[name]
         return True
 
@@ -361,7 +361,7 @@ class Topics:
         old ones'.
         """
         renamed, forgotten = await slices.run(self._removal(topics, forget))
-        await self._storage.wait_durable(self._storage.lsn)
+        await self._storage.durability.wait(self._storage.lsn)
         for topic in topics:
             if not forgotten:
                 self._unforgotten[topic.name] = forget

@@ -365,13 +365,10 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     def _put(self, data: bytes | bytearray, slot: Slot | None, lsn: Lsn) -> None:
-        storage = self._node.storage
-        if self._transport is None or self._out.put(data, slot, lsn, storage.durable):
+        durability = self._node.storage.durability
+        if self._transport is None or self._out.put(data, slot, lsn, durability.lsn):
             return
-        if lsn > storage.durable:
-            storage.when_durable(lsn, self._ready)
-        else:
-            self._ready()
+        durability.when(lsn, self._ready)
         self._throttle()
 
     def _unsupported(self, header: RequestHeader) -> None:
@@ -387,7 +384,7 @@ class Connection(asyncio.BufferedProtocol):
     def _ready(self) -> None:
         """Something may have become ready at the front of the order."""
         self._active = True
-        self._out.take_ready(self._node.storage.durable)
+        self._out.take_ready(self._node.storage.durability.lsn)
         if self._stopped and not self._out.slots and not self._memory.is_waiting:
             self._stopped = False
         if not self._handling:

@@ -162,7 +162,7 @@ async def _read_committed(
 ) -> dict[TopicPartition, list[ConsumerRecord]]:
     assert world.broker is not None
     storage = world.broker.node.storage
-    await storage.wait_durable(storage.lsn)
+    await storage.durability.wait(storage.lsn)
     ends = {}
     for at in partitions:
         partition = storage.partition(*at)

@@ -166,7 +166,7 @@ class Groups:
 
     async def judge(self) -> list[str]:
         assert self._world.storage is not None
-        await self._world.storage.wait_durable(self._world.storage.lsn)
+        await self._world.storage.durability.wait(self._world.storage.lsn)
         truth = self.truth = self._read_truth()
         notes = self.notes
         in_place = [each for each in notes.processed if each.at in truth.starts]
