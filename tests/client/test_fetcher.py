@@ -270,33 +270,6 @@ def test_who_may_not_describe_a_topic_any_more_is_told(monkeypatch: pytest.Monke
     simulate(scenario)
 
 
-def test_a_position_that_is_lost_with_its_topic_keeps_nobody_from_the_others() -> None:
-    async def scenario(world: World) -> None:
-        other = TopicPartition("u", 0)
-        async with reader(world) as consumer, Admin(ADDRESS, runtime=world.runtime("another admin")) as admin:
-            await admin.create_topic("u", partitions=1)
-            await fill(world, [BUSY], 3)
-            consumer.assign([BUSY, other])
-            while not await consumer.poll(1000, max_records=1):
-                pass
-            consumer.seek(other, 1000)
-            consumer._fetcher.fetch()
-            await asyncio.sleep(1)
-            assert other in consumer._fetcher.out_of_range
-            assert [*consumer._fetcher.lost()] == [other]
-            await admin.delete_topic("u")
-            values: list[bytes | None] = []
-            for _ in range(10):
-                values += [each.value for each in await consumer.poll(1000)]
-            assert values == [b"1", b"2"]
-            assert consumer._fetcher.lost() == {}, "where a topic is not there nobody knows where its log begins"
-            await admin.create_topic("u", partitions=1)
-            await fill(world, [other], 1)
-            assert [each.topic for each in await consumer.poll(2 * LONG_WAIT_MS)] == ["u"]
-
-    simulate(scenario)
-
-
 def test_a_position_that_was_lost_is_forgotten_where_the_caller_has_gone_elsewhere() -> None:
     async def scenario(world: World) -> None:
         await fill(world, [BUSY], 3)

@@ -13,7 +13,7 @@ import pytest
 from tests.client.test_group import QUICK, SHORT_SESSIONS, take, write
 from tests.client.test_producer import simulate
 
-from fencepost.client import Consumer, LogTruncatedError, OffsetAndMetadata
+from fencepost.client import Admin, Consumer, LogTruncatedError, OffsetAndMetadata
 from fencepost.client.lost_positions import find_lost_positions
 from fencepost.log.leader_epochs import assigned
 from fencepost.protocol.types import LeaderEpoch, Offset, TopicPartition
@@ -66,6 +66,66 @@ def test_what_the_caller_said_meanwhile_counts(lost: str, meanwhile: str) -> Non
     places = SimpleNamespace(ends=found, instead_of=found)
     asyncio.run(find_lost_positions(cast(Any, fetcher), cast(Any, places)))
     assert sought == []
+
+
+# Logs that have not what is to be fetched next
+
+
+async def lost(consumer: Consumer, at: TopicPartition, offset: int) -> None:
+    """It is heard, and nothing is done about it yet, that a partition has no such offset."""
+    consumer.seek(at, offset)
+    await asyncio.sleep(1)
+    consumer._fetcher.fetch()
+    await asyncio.sleep(1)
+    assert [*consumer._fetcher.lost()] == [at]
+
+
+@pytest.mark.parametrize("delivery", ["offset_order", "commit_order"])
+@pytest.mark.parametrize("reset", ["earliest", "error"])
+def test_a_position_that_is_lost_with_its_topic_keeps_nobody_from_the_others(reset: str, delivery: str) -> None:
+    async def scenario(world: World) -> None:
+        other = TopicPartition("u", 0)
+        async with (
+            Admin(ADDRESS, runtime=world.runtime("another admin")) as admin,
+            reader(world, reset, delivery=delivery) as consumer,
+        ):
+            await admin.create_topic("u", partitions=1)
+            await write(world, [b"0", b"1", b"2"])
+            consumer.assign([AT, other])
+            for at in (AT, other):
+                consumer.seek(at, 0)
+            assert [each.value for each in await consumer.poll(1000, max_records=1)] == [b"0"]
+            await lost(consumer, other, 1000)
+            await admin.delete_topic("u")
+            consumer._fetcher.refresh(["u"])
+            await asyncio.sleep(1)
+            assert [*consumer._fetcher.out_of_range] == [other]
+            assert await offsets(consumer, 2) == [1, 2]
+            assert consumer._fetcher.lost() == {}, "where a topic is not there nobody knows where its log begins"
+            await admin.create_topic("u", partitions=1)
+            await write(world, [b"v"], "u")
+            assert [each.topic for each in await take(consumer, 1)] == ["u"]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("delivery", ["offset_order", "commit_order"])
+def test_a_position_that_the_log_has_reached_meanwhile_is_read_on_from(delivery: str) -> None:
+    """As of a leader that had not heard yet how far its log goes: what was read from there on is read once."""
+
+    async def scenario(world: World) -> None:
+        async with reader(world, "earliest", delivery=delivery) as consumer:
+            await write(world, [b"0"])
+            consumer.assign([AT])
+            consumer.seek(AT, 0)
+            assert await offsets(consumer, 1) == [0]
+            await lost(consumer, AT, 3)
+            await write(world, [b"1", b"2", b"3", b"4"])
+            consumer._fetcher.fetch()
+            await asyncio.sleep(1)
+            assert await offsets(consumer, 3, patience=2) == [3, 4]
+
+    simulate(scenario)
 
 
 # Logs that have other records than were read (KIP-320)

@@ -348,3 +348,29 @@ def test_an_old_snapshot_that_cannot_be_removed_stops_nobody(
         assert f"cannot be removed, do it by hand: [Errno 21] Is a directory: '{path}'" in caplog.text
 
     run(main())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_who_is_known_of_before_the_log_is_known_after_a_power_loss_without_the_newest_snapshot(seed: int) -> None:
+    """A checkpoint syncs what was written down where its segments begin, too."""
+
+    async def main() -> None:
+        node = Node(SimulatedDisk(Random(seed)), segment_bytes=1000)
+        append(node.partition, batch(producer=(7, 0, 0), size=900))
+        append(node.partition, batch(producer=(8, 0, 0), size=900))
+        assert node.partition.segments.bases == [0, 1]
+        await node.settled()
+        node.storage.checkpoint_soon()
+        await node.settled()
+        node.partition.delete_records(Offset(1))
+        await node.settled()
+        assert node.partition.segments.bases == [1]
+        node.lose_power()
+        assert [*node.partition.producers.entries] == [7, 8]
+        newest = node.disk.open(ROOT / "t-0" / f"{node.partition.checkpoint_offset:020d}.snapshot")
+        assert newest.size() > 0
+        newest.truncate(newest.size() - 1)
+        node.kill()
+        assert [*node.partition.producers.entries] == [7, 8]
+
+    run(main())
