@@ -33,7 +33,7 @@ def test_the_next_fetch_asks_for_the_topic_that_is_there_now() -> None:
     async def ends(partitions: list[TopicPartition], _: int) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 
-    async def instead_of(lost: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    async def instead_of(lost: dict[TopicPartition, int], **_: bool) -> dict[TopicPartition, int]:
         return lost
 
     places = SimpleNamespace(ends=ends, instead_of=instead_of)
@@ -56,7 +56,7 @@ def test_what_the_caller_said_meanwhile_counts(lost: str, meanwhile: str) -> Non
         out_of_range={},
     )
 
-    async def found(partitions: Any, *_: Any) -> dict[TopicPartition, int]:
+    async def found(partitions: Any, *_: Any, **__: Any) -> dict[TopicPartition, int]:
         if partitions and meanwhile == "sought":
             one.seeks += 1
         elif partitions:
@@ -81,8 +81,10 @@ async def lost(consumer: Consumer, at: TopicPartition, offset: int) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["offset_order", "commit_order"])
-@pytest.mark.parametrize("reset", ["earliest", "error"])
-def test_a_position_that_is_lost_with_its_topic_keeps_nobody_from_the_others(reset: str, delivery: str) -> None:
+@pytest.mark.parametrize(("reset", "is_noticed"), [("earliest", True), ("earliest", False), ("error", True)])
+def test_a_position_that_is_lost_with_its_topic_keeps_nobody_from_the_others(
+    reset: str, is_noticed: bool, delivery: str
+) -> None:
     async def scenario(world: World) -> None:
         other = TopicPartition("u", 0)
         async with (
@@ -97,8 +99,9 @@ def test_a_position_that_is_lost_with_its_topic_keeps_nobody_from_the_others(res
             assert [each.value for each in await consumer.poll(1000, max_records=1)] == [b"0"]
             await lost(consumer, other, 1000)
             await admin.delete_topic("u")
-            consumer._fetcher.refresh(["u"])
-            await asyncio.sleep(1)
+            if is_noticed:
+                consumer._fetcher.refresh(["u"])
+                await asyncio.sleep(1)
             assert [*consumer._fetcher.out_of_range] == [other]
             assert await offsets(consumer, 2) == [1, 2]
             assert consumer._fetcher.lost() == {}, "where a topic is not there nobody knows where its log begins"

@@ -23,7 +23,7 @@ async def find_lost_positions(fetcher: Fetcher, places: Positions) -> None:
     parted = {at: places.where_it_parted(at, was, there) for at, (was, there) in lost.items() if there is not None}
     found = {at: position for at, position in parted.items() if position is not None}
     gone = {at: was for at, (was, _) in lost.items() if at not in found}
-    for at, position in ((await places.instead_of(gone)) | found).items():
+    for at, position in ((await places.instead_of(gone, led_only=True)) | found).items():
         _seek_unless_sought(fetcher, at, position, seeks[at])
     fetcher.out_of_range.clear()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fencepost.client.arguments import pairs, place, places, whole_number
@@ -156,19 +156,22 @@ class Positions:
         return {**committed, **await self.instead_of({at: committed[at] for at in asked if delivered[at] > ends[at]})}
 
     async def instead_of(
-        self, lost: Mapping[TopicPartition, int | OffsetAndMetadata]
+        self, lost: Mapping[TopicPartition, int | OffsetAndMetadata], *, led_only: bool = False
     ) -> dict[TopicPartition, int | OffsetAndMetadata]:
         """Where to go on in partitions whose log does not hold what was to be fetched next; `lost`: the positions.
 
-        In commit order, where all that is gone was looked at before, reading goes on behind it.  Raises NoOffsetError.
+        In commit order, where all that is gone was looked at before, reading goes on behind it.  `led_only`: without
+        those that nobody leads by now.  Raises NoOffsetError, BrokerError.
         """
         found: dict[TopicPartition, int | OffsetAndMetadata] = {}
-        if self._in_commit_order:
-            for at, log_start in (await self.ends(list(lost), EARLIEST) if lost else {}).items():
+        led: Collection[TopicPartition] = lost
+        if self._in_commit_order and lost:
+            led = log_starts = await self.ends(list(lost), EARLIEST, led_only=led_only)
+            for at, log_start in log_starts.items():
                 kept = self._behind_what_is_gone(at, with_metadata(lost[at]), log_start)
                 if kept is not None:
                     found[at] = kept
-        left = [at for at in lost if at not in found]
+        left = [at for at in led if at not in found]
         if left and self._reset is None:
             raise gone_position(left[0], lost[left[0]])
         anew = await self.reset(left)
