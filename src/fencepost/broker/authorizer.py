@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Operation(Enum):
-    """What may be done; the values are the numbers that answers carry."""
+    """What a caller may do with a resource; the values are the numbers that answers carry."""
 
     READ = 3
     WRITE = 4
@@ -45,7 +45,7 @@ TOLD_OPERATIONS = {
 
 
 class Authorizer(Protocol):
-    """Decides; it is asked for every resource of every request, so it must be quick."""
+    """Decides who may do what; it is asked for every resource of every request, so it must be quick."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool: ...
 

@@ -38,7 +38,7 @@ class ClockJumps:
         return self._clock.now() - int(self._real() * 1000)
 
     def notice(self) -> None:
-        """Look at the clocks; do it every second or so."""
+        """Find out whether the wall clock was set since this was called last; to be called every second or so."""
         ahead = self._difference()
         jump, self._ahead = ahead - self._ahead, ahead
         if abs(jump) < LEAST_MS:

@@ -26,7 +26,7 @@ _CHOICE: Final = "kafka.log:type=LogCleanerManager,name="
 
 
 def cleaner_settings(settings: Settings) -> CleanerSettings:
-    """What the cleaner is told."""
+    """The cleaner's settings, taken from those of the broker."""
     load_factor, rate = settings["log.cleaner.io.buffer.load.factor"], settings["log.cleaner.io.max.bytes.per.second"]
     return CleanerSettings(
         enable=bool(settings["log.cleaner.enable"]),
@@ -38,7 +38,7 @@ def cleaner_settings(settings: Settings) -> CleanerSettings:
 
 
 def journal_settings(settings: LogSettings, given: Mapping[str, str]) -> LogSettings:
-    """What a partition of a coordinator's journal is told, whatever size its topic says its segments have.
+    """The log settings of a partition of a coordinator's journal, whatever size its topic says its segments have.
 
     A segment must take what a coordinator writes at once, be it more than that size.
     """

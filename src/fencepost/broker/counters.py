@@ -19,7 +19,7 @@ class Counters:
     longest_verification_ms: float = 0.0
 
     def verified(self, failures: int, milliseconds: float) -> None:
-        """A coordinator was asked about the partitions of one write."""
+        """Count one question to a coordinator about a write: the partitions that it did not vouch for, and the time."""
         self.verifications += 1
         self.verification_failures += failures
         self.verification_time_ms += milliseconds

@@ -73,11 +73,11 @@ class ClientConnection(Protocol):
         ...
 
     def close(self) -> None:
-        """End it; the answers that are ready are still sent."""
+        """End the connection; the answers that are ready are still sent."""
         ...
 
     def abort(self) -> None:
-        """End it at once."""
+        """End the connection at once."""
         ...
 
     def tidy(self, now: float, longest_idle: float) -> None:
@@ -138,7 +138,7 @@ class Node:
         )
 
     def start_loading(self, topic: str) -> list[Work[None]]:
-        """Take over the journal of a coordinator; what is left to do."""
+        """Begin to take over the journal of a coordinator; the work that is left to do."""
         indexes = [partition.index for partition in self.topics.by_name[topic].partitions]
         if topic == TRANSACTION_STATE:
             begun = [self.transactions.start_loading(index) for index in indexes]
@@ -159,7 +159,7 @@ class Node:
         return True
 
     def forget(self, names: Collection[str]) -> Work[bool]:
-        """Have the groups forget deleted topics; if all can: not what is in an offline partition, till that is back."""
+        """Have the groups forget deleted topics; whether all could: not while a part of their journal is offline."""
         forgotten = yield from self.groups.forget_topics(names)
         journal = self.topics.by_name.get(CONSUMER_OFFSETS)
         return forgotten and not (journal and any(isinstance(each, OfflinePartition) for each in journal.partitions))

@@ -25,7 +25,7 @@ logger = get_logger(__name__)
 
 
 def named_file(partition: Partition) -> NamedFile:
-    """The segment that is written to, as it is now."""
+    """The segment of a partition that is written to, as a FILE entry names it now."""
     segment, end = partition.segments[-1], partition.log_end_offset
     path = f"{partition.directory.name}/{segment.path.name}"
     return NamedFile(segment.number, segment.size, end, partition.topic_id.bytes, path)
@@ -70,15 +70,15 @@ class Checkpoint:
         """What must be synced."""
         self.places: dict[Partition, Place] = {}
         self.named: set[Partition] = set()
-        """Those that the commit log names as of just this place."""
+        """Partitions whose newest segment the commit log names as it is at this place."""
 
     def add_directory(self, path: Path) -> None:
-        """What was made in it, and removed from it, is to be synced.  Raises NothingLeft."""
+        """Have a directory synced: what was made in it, and removed from it.  Raises NothingLeft."""
         self._opened.append(self._disk.open_directory(path))
         self.files.append(self._opened[-1])
 
     def write(self, partition: Partition) -> None:
-        """Write down the indexes and producers of one.  Raises NothingLeft; then nothing of all counts."""
+        """Write down the indexes and producers of one partition.  Raises NothingLeft; then nothing of all counts."""
         segments = partition.unsynced_segments()
         self.files += [segment.file for segment in segments]
         opened: list[File] = []
@@ -130,13 +130,13 @@ class Place(NamedTuple):
     """Up to where a partition is written down: a size of its newest segment, and the offset that follows."""
 
     number: int
-    """Of the segment."""
+    """The number of that segment in the commit log."""
     size: int
     next_offset: Offset
 
 
 def completed(disk: Disk, partition: Partition, offset: Offset) -> None:
-    """It is written down as of `offset`, and no older generation is left: nothing before that is needed any more."""
+    """Note that all before `offset` is synced, and no older generation left; remove the older producer snapshots."""
     partition.checkpointed(offset)
     keep = {offset, *partition.segments.bases}
     for old in snapshot_offsets(disk, partition.directory):

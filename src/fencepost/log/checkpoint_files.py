@@ -52,12 +52,15 @@ def _write(disk: Disk, path: Path, text: str) -> None:
 
 
 def is_fresh(disk: Disk, root: Path) -> bool:
-    """Whether nobody has got as far as `write_version` in this directory."""
+    """Whether this directory has no version yet: nobody has got as far as `write_version`."""
     return not disk.exists(root / _VERSION_FILE)
 
 
 def check_version(disk: Disk, root: Path, ours: int, refusal: type[Exception]) -> None:
-    """Refuse a directory that a newer Fencepost has written; nothing is changed."""
+    """Refuse a directory that a newer Fencepost has written, or whose version cannot be read; nothing is changed.
+
+    Raises `refusal`.
+    """
     found = _read(disk, root / _VERSION_FILE)
     if not found:
         return
@@ -85,7 +88,7 @@ def write_cluster_id(disk: Disk, root: Path, cluster_id: str) -> None:
 
 
 def read_cluster_id(disk: Disk, root: Path) -> str | None:
-    """What is said there; None if there is no such file, nothing at all if it says no id.  Raises OSError."""
+    """The cluster id in `fencepost.properties`; None if there is no file, empty if it says none.  Raises OSError."""
     text = _read(disk, root / CLUSTER_FILE)
     if text is None:
         return None
@@ -98,7 +101,7 @@ def write_starts(disk: Disk, directory: Path, number: int) -> None:
 
 
 def read_starts(disk: Disk, directory: Path) -> int | None:
-    """What is said there; 0 if there is no such file, None if there is no number in it.  Raises OSError."""
+    """The number in `starts`; 0 if there is no such file, None if it has no number.  Raises OSError."""
     text = _read(disk, directory / STARTS_FILE)
     if text is None:
         return 0

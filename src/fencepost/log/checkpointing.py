@@ -36,7 +36,7 @@ _TOGETHER: Final = 16
 
 
 class Checkpoints:
-    """Those of one storage.
+    """Makes the checkpoints of one storage.
 
     `partitions`: a live view of all that are open, by topic and number.  `appended_to`: those with pending appends.
     `limit`: bytes of commit log after which a checkpoint is due.  `sizes_kept`: whether every append is noted in the
@@ -123,18 +123,18 @@ class Checkpoints:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether one is being made, and does not wait for space or descriptors."""
+        """Whether a checkpoint is being made, and does not wait for space or descriptors."""
         return self._task is not None and self._room is None
 
     def soon(self, least: int = 0) -> None:
-        """Begin one when the syncs that are under way are done, if the commit log has `least` bytes."""
+        """Begin a checkpoint when the syncs under way are done, if the commit log has `least` bytes."""
         if self._log.size < least:
             return
         self._is_wanted = True
         asyncio.get_running_loop().call_soon(self.begin_if_due)
 
     def begin_if_due(self) -> None:
-        """Begin one if the commit log is long enough, or somebody wants one; call it after each sync."""
+        """Begin a checkpoint if the commit log is long enough, or somebody wants one; call it after each sync."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         due = self._is_wanted or self._log.size > self._limit
@@ -155,7 +155,7 @@ class Checkpoints:
         self._task.add_done_callback(self._over)
 
     def give_up(self) -> None:
-        """Leave it as it is.  The older generations are still there."""
+        """Leave the checkpoint that is being made as it is.  The older generations are still there."""
         if self._task is not None:
             self._task.cancel()
 
@@ -189,7 +189,7 @@ class Checkpoints:
         await self._slices.run(self._complete(offsets))
 
     async def _write_down_durably(self, few: Sequence[Partition], offsets: dict[Partition, Offset]) -> bool:
-        """Write a few down and sync them; False if there was no room for them."""
+        """Write a few partitions down and sync them; False if there was no room, or descriptors, for them."""
         checkpoint = Checkpoint(self._disk, self._logged_reasons, self._identified)
         # What it syncs must stay open.
         self._removals.hold()
@@ -218,7 +218,7 @@ class Checkpoints:
     # Its steps
 
     def _begin(self, generation: int) -> list[int]:
-        """Begin a generation; those that are older."""
+        """Begin a generation of the commit log; the numbers of the older ones."""
         older = [each for each in self._log.generations() if each < generation]
         self._log.begin(generation)
         pending = self._log.pending_numbers()
@@ -226,7 +226,7 @@ class Checkpoints:
         return older
 
     def _everything(self) -> Iterator[Sequence[Partition]]:
-        """A few partitions at a time; none at first: then the directory is synced that theirs are in.
+        """All partitions, a few at a time; none at first: then the directory is synced that theirs are in.
 
         Those that are made later are in the new generation with all that they have.
         """
@@ -252,7 +252,7 @@ class Checkpoints:
             yield
 
     def _name(self, checkpoint: Checkpoint, partition: Partition, moved: Container[str]) -> None:
-        """Name its newest segment in the new generation, where that was not done yet, and tell where its log starts."""
+        """Name a partition's newest segment in the new generation, if it is not, and tell where the log starts."""
         if partition.segments[-1].number not in self._log.named:
             self._log.add_file(named_file(partition))
             checkpoint.named.add(partition)
@@ -261,7 +261,7 @@ class Checkpoints:
             self._log.add_start(partition.log_start_offset, directory)
 
     def _note(self, checkpoint: Checkpoint, offsets: dict[Partition, Offset]) -> None:
-        """What was written down is synced."""
+        """Note that what was written down is synced."""
         for partition, place in checkpoint.places.items():
             if self._is_there(partition):
                 offsets[partition] = place.next_offset
@@ -280,7 +280,7 @@ class Checkpoints:
         self._flush()
 
     def _remove(self, older: Sequence[int]) -> None:
-        """Everything is synced, and said to be: the older generations go.
+        """Remove the older generations: everything is synced, and said to be.
 
         The newest of them first: whatever a power loss brings back, what is left counts by itself, or it has a gap
         behind it, or all of it is there.

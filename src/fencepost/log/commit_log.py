@@ -196,7 +196,7 @@ class CommitLog:
         return self._add(READY_ENTRY.pack(Kind.READY, kept, searched))
 
     def add_again(self, entry: bytes) -> None:
-        """An entry of an earlier generation that this one must have too."""
+        """Add an entry of an earlier generation that this one must have too."""
         self._add(entry)
 
     def pending_numbers(self) -> set[int]:
@@ -222,7 +222,7 @@ class CommitLog:
                 self._allocated = needed + _LITTLE
 
     def _allocate(self, file: File, needed: int) -> int:
-        """Have `needed` bytes of space and a little more, be it from the reserve; how many there are then.
+        """Have `needed` bytes of space and a little more, be it from the reserve; how many bytes there are then.
 
         Little, because who starts on a full disk would else take for it what is to be the reserve again.
         """
@@ -238,7 +238,7 @@ class CommitLog:
         return size
 
     def _make_room(self, count: int) -> None:
-        """For `count` bytes behind the tail.  Deletions have reserved nothing before."""
+        """Have space for `count` bytes behind the tail.  Deletions have reserved nothing before."""
         assert self._file is not None
         if self._tail + count > self._allocated:
             self._allocated = self._allocate(self._file, self._tail + count)
@@ -296,7 +296,7 @@ class CommitLog:
 
     @property
     def is_between_syncs(self) -> bool:
-        """Whether a generation may begin."""
+        """Whether a generation may begin: no sync is under way, and the log is open."""
         return not self._syncing and self._file is not None
 
     def flush(self, taken: Callable[[], None], advance: Callable[[], Work[None]], done: Callable[[], None]) -> bool:
@@ -368,7 +368,7 @@ class CommitLog:
         self._mark_after_rest()
 
     def _in_turns(self, work: Work[None]) -> None:
-        """Do a step of it now, and each of the others in a later turn of the event loop."""
+        """Do a step of `work` now, and each of the others in a later turn of the event loop."""
         for _ in work:
             asyncio.get_running_loop().call_soon(self._next_turn, work)
             return
@@ -386,7 +386,7 @@ class CommitLog:
             raise
 
     def stop(self) -> None:
-        """Something has failed: nothing is acknowledged any more, not even what a sync under way reaches."""
+        """Acknowledge nothing any more, for something has failed: not even what a sync under way reaches."""
         self._stopped = True
         self.durability.fail()
 
@@ -406,7 +406,7 @@ class CommitLog:
         self._mark_end()
 
     def seal(self) -> None:
-        """After the last flush of a clean stop: that nothing is missing is durable too."""
+        """Make durable, after the last flush of a clean stop, that nothing is missing."""
         assert self._file is not None and self.idle
         self._disk.sync_now([self._file])
 

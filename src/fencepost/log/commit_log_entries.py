@@ -110,7 +110,7 @@ PIECE_BYTES: Final = 1024 * 1024
 
 
 def framed(payload: bytes, seed: int) -> bytes:
-    """An entry.  `seed`: the checksum of the generation."""
+    """The entry of a payload, with its length and checksum.  `seed`: the checksum of the generation."""
     return FRAME.pack(len(payload), crc32c(payload, seed)) + payload
 
 

@@ -42,7 +42,7 @@ def those_that_count(disk: Disk, path: Callable[[int], Path], generations: Seque
 
 
 def _is_begun(disk: Disk, path: Path, generation: int) -> bool:
-    """Whether anything in it is of that generation: those before it could go only when it was begun."""
+    """Whether anything in the file is of that generation: those before it could go only when it was begun."""
     file = disk.open(path)
     try:
         data = file.pread(file.size(), 0)

@@ -58,10 +58,10 @@ class Generation:
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """From where to where it is damaged: there is something whole behind each, or there was."""
     end: int = 0
-    """Behind the last whole entry."""
+    """Position behind the last whole entry."""
     ending: Ending = Ending.CLEAN
     torn_end: int = 0
-    """Behind the last byte that is not zero."""
+    """Position behind the last byte that is not zero."""
     marked: bool = False
     """Whether there is a DURABLE in it."""
 

@@ -22,7 +22,7 @@ class Durability:
         self.lsn = NO_LSN
         self._waiting: deque[tuple[Lsn, Callable[[], None]]] = deque()
         self._last: asyncio.Future[None] | None = None
-        """Of who waits for the end in any case."""
+        """The wait of the one who ends the node, which `fail` ends, too."""
 
     def when(self, lsn: Lsn, callback: Callable[[], None]) -> None:
         """Call back when everything up to `lsn` is durable: now if it is."""
@@ -37,13 +37,13 @@ class Durability:
             await self._waiter(lsn)
 
     async def wait_or_fail(self, lsn: Lsn) -> None:
-        """The same, but only until `fail`, for the one who ends the node.  `fail` was not called before."""
+        """Wait until everything up to `lsn` is durable, or `fail` is called (not before this): for who ends the node."""
         if lsn > self.lsn:
             self._last = self._waiter(lsn)
             await self._last
 
     def fail(self) -> None:
-        """Nothing more will be durable.  Who waits for that, to acknowledge it, is never called back."""
+        """Make nothing more durable.  Who waits for that, to acknowledge it, is never called back."""
         if self._last is not None and not self._last.done():
             self._last.set_result(None)
 

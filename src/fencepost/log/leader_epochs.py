@@ -34,7 +34,7 @@ def end_offset_for_epoch(
 def assigned(
     starts: Sequence[tuple[LeaderEpoch, Offset]], epoch: LeaderEpoch, start: Offset
 ) -> list[tuple[LeaderEpoch, Offset]]:
-    """The same with a leader of this epoch, if it is a newer one: it begins at `start`.
+    """The leader epochs `starts`, and a leader of this epoch that begins at `start`, if it is a newer one.
 
     A leader that has written nothing before the next one began is left out, as in Apache Kafka.
     """

@@ -20,7 +20,7 @@ class PartitionDamaged(Exception):
 
 @dataclass(slots=True)
 class OfflinePartition:
-    """A partition that cannot be used: its name, its settings, and why.  Requests about it get KAFKA_STORAGE_ERROR."""
+    """A partition that cannot be used, and why.  Requests about it get KAFKA_STORAGE_ERROR."""
 
     topic: str
     index: int

@@ -300,7 +300,7 @@ class OpenFiles:
                 self._end(part, failed)
 
     def _parts(self, files: Sequence[File]) -> Iterator[list[_File]]:
-        """They all must be open while they are synced: so many at once."""
+        """The files in parts, small enough for all of one to be open while they are synced."""
         most = max(self._limit // 2, 2)
         for start in range(0, len(files), most):
             part = []
@@ -310,7 +310,7 @@ class OpenFiles:
             yield part
 
     def _begin(self, part: list[_File]) -> list[File]:
-        """Pin and open them all."""
+        """Pin and open the files of a part.  Raises OSError: one cannot be opened, or an earlier sync of it failed."""
         opened: list[File] = []
         for file in part:
             file.pins.append(None)

@@ -89,9 +89,9 @@ class Aside:
         self._entries.pop(directory, None)
 
     def directories(self) -> list[str]:
-        """The partitions, by the names of their directories."""
+        """The partitions that are not served, by the names of their directories."""
         return list(self._entries)
 
     def entries_of(self, directory: str) -> list[bytes]:
-        """What is to be said of one; nothing if it was deleted meanwhile."""
+        """The entries about one of these partitions; none if it was deleted meanwhile."""
         return self._entries.get(directory, [])

@@ -200,7 +200,7 @@ class Partition:
         return Refused(error, why, self.log_start_offset)
 
     def _refused(self, wrong: Refused) -> Refused:
-        """A batch that is wrong in itself; only some errors tell where the log starts."""
+        """The refusal of a batch that is wrong in itself; only some errors tell where the log starts."""
         silent = wrong.error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
         return wrong if silent else replace(wrong, log_start_offset=self.log_start_offset)
 

@@ -193,7 +193,7 @@ class Reader:
         return None
 
     def _check_offsets(self, segment: Segment, header: BatchHeader, position: int) -> None:
-        """No CRC covers them.  Raises FileDamaged for those that cannot be in this segment."""
+        """Raises FileDamaged for a batch whose offsets, which no CRC covers, cannot be in this segment."""
         if header.last_offset >= self._end_of(segment):
             raise self._beyond(segment, header, position)
 
@@ -226,7 +226,7 @@ class Reader:
         self._positions[offset] = (segment, position, least)
 
     def forget(self) -> None:
-        """Segments have changed: look positions up again."""
+        """Forget all positions, for segments have changed."""
         self._positions.clear()
 
     def position_of(self, offset: Offset) -> tuple[Offset, int] | None:

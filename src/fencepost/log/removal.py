@@ -64,14 +64,14 @@ class Removals:
         self._held = []
 
     def now(self, remove: Callable[[], None]) -> None:
-        """Call `remove`, or have it called after `let_go`."""
+        """Remove by calling `remove` now, or after `let_go`."""
         if self._is_held:
             self._held.append(remove)
         else:
             remove()
 
     def after(self, delay_ms: Milliseconds, remove: Callable[[], None]) -> None:
-        """The same after some time; now if the space is needed."""
+        """Remove by calling `remove` after some time; now if the space is needed."""
         if not delay_ms or self._space.is_short:
             self.now(remove)
             return

@@ -66,7 +66,7 @@ class KnownFile:
 
     @property
     def partition(self) -> tuple[str, bytes]:
-        """Its directory and topic id."""
+        """The segment's directory and topic id."""
         return self.path.rpartition("/")[0], self.topic_id
 
 
@@ -208,7 +208,7 @@ class Replay:
                 raise StorageFailed(f"the commit log has an entry of kind {kind}: it is of a newer version")
 
     def _begun_anew(self, directory: str, topic_id: bytes) -> None:
-        """A topic begins there: what was removed before was an earlier one's, and went with the directory of that."""
+        """Forget, where a topic begins, what was removed of an earlier one: it went with the directory of that."""
         segments = self._segments.get(directory, {})
         for base, known in list(segments.items()):
             if known.removed and known.topic_id != topic_id:
@@ -221,7 +221,7 @@ class Replay:
         return known
 
     def _note_synced(self, newest: KnownFile, size: int, next_offset: Offset) -> None:
-        """Of the partition with this newest segment nothing before `next_offset` is needed any more."""
+        """Note that of the partition with this newest segment nothing before `next_offset` is needed any more."""
         directory, _, name = newest.path.rpartition("/")
         for base, known in self._segments[directory].items():
             if base < int(name[:20]) and known.topic_id == newest.topic_id:

@@ -26,7 +26,7 @@ class Sized(Protocol):
 
     @property
     def max_timestamp(self) -> Milliseconds:
-        """-1 if no record has a time."""
+        """The largest timestamp of its records; -1 if none has a time."""
         ...
 
 

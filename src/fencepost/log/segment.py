@@ -202,7 +202,7 @@ class Segment:
         self.indexes.clear()
 
     def _check_indexes(self) -> None:
-        """Before they are used."""
+        """Look at the indexes once, before they are used.  Raises IndexesBeingMade while they are made again."""
         if self._making is not None:
             raise IndexesBeingMade(self.path, self.make_indexes_further)
         sums, self._sums = self._sums, None
@@ -213,7 +213,7 @@ class Segment:
             self._make_indexes_again()
 
     def _has_marker_of(self, aborted: AbortedTransaction, end: int) -> bool:
-        """Half an entry, which a power loss may leave, can look like a whole one."""
+        """Whether its marker is there: half an entry, which a power loss may leave, can look like a whole one."""
         start = with_indexes_at_once(lambda: self._position_before(aborted.last_offset))
         for _, header, _ in self.walk(start, end):
             if header.last_offset >= aborted.last_offset:
@@ -239,7 +239,7 @@ class Segment:
             raise self.damaged(size, f"the file ends there, and had {self.size} bytes", _MISSING)
 
     def damaged(self, position: int, wrong: str, error: ErrorCode = ErrorCode.CORRUPT_MESSAGE) -> FileDamaged:
-        """What to raise."""
+        """The error that something is wrong with the batch at `position`."""
         remedy = "put back a copy of this file, with the node stopped"
         return FileDamaged(self.path, f"is damaged at byte {position}: {wrong}; {remedy}", error)
 
@@ -302,7 +302,7 @@ class Segment:
             position += at
 
     def _check_gap(self, header: BatchHeader, following: int, chunk: Buffer, after: int, position: int) -> None:
-        """Offsets are missing in front of a batch: compacted away, or its own are wrong, which the next one tells."""
+        """Raises FileDamaged if a batch with a gap before it cannot be right: the one after it tells."""
         if header.base_offset > following:
             self.check_length()
             if after + HEADER_SIZE <= len(chunk):
@@ -321,7 +321,7 @@ class Segment:
         return None
 
     def _check_batch(self, place: tuple[int, BatchHeader] | None) -> None:
-        """The offset behind this batch was compacted away, or the batch is damaged."""
+        """Raises FileDamaged if this batch is damaged; else the offset behind it was compacted away."""
         if place is not None:
             position, header = place
             if not crc_matches(self.read(header.size, position, header.size), 0, header):
@@ -366,7 +366,7 @@ class Segment:
             raise IndexesBeingMade(self.path, self.make_indexes_further)
 
     def make_indexes_further(self) -> None:
-        """A step of it, if there is one left.  Where a batch cannot be read, what the old ones lead to still can be."""
+        """Do a step of making the indexes again, if one is left.  What the old ones lead to can still be read."""
         if self._making is not None:
             with suppress(FileDamaged):
                 self._make_a_step()

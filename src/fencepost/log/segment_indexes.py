@@ -44,7 +44,7 @@ class SegmentIndexes:
         self._since_entry += header.size
 
     def note_newest(self, header: BatchHeader, last_offset: Offset) -> None:
-        """Of this batch only how new it is."""
+        """Note how new this batch is, and nothing else of it."""
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, last_offset
 
@@ -60,18 +60,18 @@ class SegmentIndexes:
             self.times.append(timestamp, relative_offset)
 
     def believe_times(self) -> None:
-        """The last entry has the largest timestamp."""
+        """Take the largest timestamp from the last entry."""
         last = self.times.last()
         self.forget_newest()
         if last is not None:
             self.max_timestamp, self.max_timestamp_offset = Milliseconds(last[0]), Offset(self._base_offset + last[1])
 
     def forget_newest(self) -> None:
-        """The largest timestamp is that of what is noted from now on."""
+        """Forget the largest timestamp: it is that of what is noted from now on."""
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self._base_offset
 
     def believe(self, sums: SegmentSums) -> None:
-        """The largest timestamp is the one that was written down with the sums."""
+        """Take the largest timestamp that was written down with the sums."""
         self.max_timestamp, self.max_timestamp_offset = sums.max_timestamp, sums.max_timestamp_offset
 
     def write(self, files: list[File]) -> None:
@@ -80,7 +80,7 @@ class SegmentIndexes:
         files.append(self.times.write())
 
     def clear(self) -> None:
-        """Begin without entries."""
+        """Forget all entries."""
         self.offsets.clear()
         self.times.clear()
 

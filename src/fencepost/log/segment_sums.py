@@ -52,7 +52,7 @@ class FileSum(NamedTuple):
 
 
 class SegmentSums(NamedTuple):
-    """The segment as it was."""
+    """The size and end of a segment, its largest timestamp, and the sums of its indexes, when they were written."""
 
     log_size: int
     next_offset: Offset

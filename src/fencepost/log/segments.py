@@ -74,7 +74,7 @@ class Segments(Sequence[Segment]):
         self.is_left = self.is_left or damaged.path == self.ordered[-1].path
 
     def append(self, segment: Segment) -> None:
-        """A newer one, which is written to from here on."""
+        """Add a newer segment, which is written to from here on."""
         assert not self.bases or segment.base_offset > self.bases[-1], "segments are in the order of their offsets"
         self.ordered.append(segment)
         self.bases.append(segment.base_offset)

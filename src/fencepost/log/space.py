@@ -65,7 +65,7 @@ class Space:
         return self._root / NAME
 
     def room(self) -> Room | None:
-        """What is left; None if the disk does not say.  Who goes on then meets what is wrong with the directory."""
+        """What room the disk has; None if it does not say.  Who goes on then meets what is wrong with the directory."""
         try:
             return self._disk.room(self._root)
         except OSError:
@@ -74,7 +74,7 @@ class Space:
     # The reserve
 
     def open(self) -> None:
-        """At the start, when nobody else has the directory: everything is free for it."""
+        """Let the reserve go, at the start, when nobody else has the directory: everything is free for it."""
         if self._disk.exists(self._path):
             self._let_go = self._held()
             self._disk.remove(self._path)
@@ -121,7 +121,7 @@ class Space:
         return self.is_whole
 
     def _take(self, most: int) -> bool:
-        """Take so much of what is lacking, if there is room for all that is; whether it was had, or nothing lacks."""
+        """Take `most` bytes of what is lacking, if there is room for all that is; whether it was had, or none lacks."""
         if self.is_whole:
             return True
         try:
@@ -154,7 +154,7 @@ class Space:
                 self.refill()
 
     def manages(self, action: Callable[[], object]) -> bool:
-        """Do it as `attempt` does; whether there was room, and descriptors, for it."""
+        """Call `action` as `attempt` does; whether there was room, and descriptors, for it."""
         try:
             self.attempt(action)
         except NothingLeft:
@@ -188,7 +188,7 @@ class Space:
         return self.refill() and files and room.free >= partitions * _PER_PARTITION
 
     def refused(self, why: NothingLeft) -> None:
-        """A write was not taken."""
+        """Note that a write was not taken, and warn if it was for lack of space."""
         if isinstance(why, DiskFull):
             self.watch(refused=True)
 

@@ -113,7 +113,7 @@ class Storage:
         raise failure
 
     def fail(self, failure: StorageFailed) -> None:
-        """The disk did not take something: whoever owns the process ends it, and nothing more is acknowledged."""
+        """Acknowledge nothing more, for the disk did not take something: whoever owns the process ends it."""
         if self.failure is None:
             self.failure = failure
             self._log.stop()
@@ -187,7 +187,7 @@ class Storage:
         return self._shown.get((topic, index))
 
     def refusal(self, topic: str, index: int) -> ErrorCode:
-        """What is answered to whoever wants a partition that `partition` does not give."""
+        """The error for whoever wants a partition that `partition` does not give."""
         offline = (topic, index) in self.offline
         return ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -257,7 +257,7 @@ class Storage:
             self.offline.pop((each.topic, each.index), None)
 
     def delete_partition(self, partition: Partition | OfflinePartition) -> bool:
-        """Remove it; the files go when their removal is durable in the commit log.
+        """Remove a partition; its files go when the removal is durable in the commit log.
 
         False if it is still there under its own name: whoever knows that it is deleted must not forget.
         """
@@ -276,7 +276,7 @@ class Storage:
         return begun.renamed
 
     def deleted_durably(self) -> None:
-        """Sync that some were deleted, so that partitions that are made next do not find them after a power loss."""
+        """Sync the deletions, so that partitions that are made next do not find old ones after a power loss."""
         self._sync_directories(self.path)
 
     def _number(self) -> int:
@@ -326,7 +326,7 @@ class Storage:
         return lsn
 
     def append_failed(self, partition: Partition, error: Exception) -> None:
-        """A batch is in the file of a partition, and not everything that follows from it in memory."""
+        """Fail: a batch is in the file of a partition, and not everything that follows from it in memory."""
         self.fail(StorageFailed(f"a batch was written to {partition.directory} and not accounted for: {error!r}"))
 
     def _sync_directory(self, partition: Partition) -> None:
@@ -384,7 +384,7 @@ class Storage:
         self._dirty = {}
 
     def _advance(self) -> Work[None]:
-        """Readers may have what was taken."""
+        """Let readers have what the last sync took."""
         taken, self._taken = self._taken, {}
         for number, (partition, end) in enumerate(taken.items(), 1):
             partition.advance(end)
@@ -399,9 +399,9 @@ class Storage:
     # Checkpoints
 
     def checkpoint_soon(self, least: int = 0) -> None:
-        """Begin one when the syncs that are under way are done, if it frees `least` bytes of commit log."""
+        """Begin a checkpoint when the syncs under way are done, if it frees `least` bytes of commit log."""
         self._checkpoints.soon(least)
 
     def is_settled(self, partition: Partition, segment: Segment) -> bool:
-        """Whether nothing of it is ever written again, not even after a crash."""
+        """Whether nothing of a segment is ever written again, not even after a crash."""
         return segment.base_offset < partition.unsynced_from and not self._log.names(segment.number)

@@ -25,7 +25,7 @@ from fencepost.protocol.types import Offset
 DO_WITHOUT: Final = "put back a copy of it, or see docs/operating.md for how to do without"
 _PIECE: Final = 1024 * 1024
 _MAGIC_AT: Final = 16
-"""Where in a batch the byte stands that names its format."""
+"""Position within a batch of the byte that names its format."""
 
 
 def check_none_is_missing(disk: Disk, directory: Path, names: Sequence[str], known: Mapping[Offset, KnownFile]) -> None:

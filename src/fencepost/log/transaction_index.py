@@ -66,7 +66,7 @@ class TransactionIndex:
 
     @property
     def entries(self) -> list[AbortedTransaction]:
-        """All of them, in the order of their markers."""
+        """All aborted transactions, in the order of their markers."""
         return [self._at(number) for number in range(len(self))]
 
     @property
@@ -89,7 +89,7 @@ class TransactionIndex:
         return bytes(self._data)
 
     def _first(self, offset: Offset) -> int:
-        """The first entry whose marker is at `offset` or after it."""
+        """The number of the first entry whose marker is at `offset` or after it."""
         data, size = self._data, _ENTRY.size
         return bisect_left(
             range(len(self)), offset, key=lambda number: _LAST_OFFSET.unpack_from(data, number * size)[0]

@@ -65,7 +65,7 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic], pace: Pace) -> Steps[
 
 
 def _from_producer(request: AddPartitionsToTxnRequest, context: RequestContext, node: Node, pace: Pace) -> Steps[Reply]:
-    """What is added is decided in one step, whatever was deleted since it was looked up: as if it were after it."""
+    """Add what a producer names to its transaction, in one step: as if all deletions meanwhile came before it."""
     partitions = yield from _partitions(request.topics, pace)
     if not context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         refused: Results = dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -111,7 +111,7 @@ def _of_broker(transaction: AddPartitionsToTxnTransaction, node: Node, pace: Pac
 
 
 def _once(errors: Results, pace: Pace) -> Steps[list[AddPartitionsToTxnTopic]]:
-    """Each topic and each partition once, however often they were named."""
+    """The partitions of a transaction by topic, each of both once, however often they were named."""
     topics: dict[str, dict[int, None]] = {}
     for at in errors:
         yield from pace.spend(4)

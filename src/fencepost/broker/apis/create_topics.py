@@ -53,7 +53,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext, n
 
 
 def _partitions(request: CreateTopicsRequest, node: Node) -> int:
-    """How many it asks for in all."""
+    """How many partitions a request asks for, in all its topics."""
     default, total = node.settings.number("num.partitions"), 0
     for topic in request.topics:
         given = default if topic.num_partitions == -1 else topic.num_partitions
@@ -77,7 +77,7 @@ async def _create(wanted: Sequence[NewTopic], context: RequestContext, node: Nod
 def _checked(
     asked: CreatableTopic, validate_only: bool, context: RequestContext, node: Node
 ) -> NewTopic | CreatableTopicResult:
-    """What is to be made, or the answer where nothing is."""
+    """The topic that is to be made; or its result, where it is refused, or is only to be validated."""
     if not (
         context.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
         or context.may(Operation.CREATE, Resource.TOPIC, asked.name)

@@ -38,7 +38,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext, n
 def _withdraw_all(
     asked: list[DeleteTopicState], context: RequestContext, node: Node
 ) -> Work[tuple[list[DeletableTopicResult], list[Topic]]]:
-    """The answers, and the topics that nobody finds any more."""
+    """The result for each topic, and the topics that were withdrawn: nobody finds them any more."""
     named: dict[object, DeleteTopicState] = {}
     times: Counter[object] = Counter()
     for topic in asked:
@@ -63,7 +63,7 @@ def _withdraw_all(
 
 
 def _named(asked: DeleteTopicState, node: Node) -> object:
-    """Which topic is meant, by whatever name."""
+    """The id of the topic that is meant; of one that is not there the name, if that was given."""
     if asked.name is None:
         return asked.topic_id
     topic = node.topics.by_name.get(asked.name)
@@ -73,13 +73,13 @@ def _named(asked: DeleteTopicState, node: Node) -> object:
 def _answer(
     asked: DeleteTopicState, topic: Topic | None, error: ErrorCode, message: str | None
 ) -> DeletableTopicResult:
-    """With the name and the id of `topic`; None: with what was asked with."""
+    """The result for one topic, with the name and the id of `topic`; None: with what was asked with."""
     name, topic_id = (asked.name, asked.topic_id) if topic is None else (topic.name, topic.topic_id)
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
 
 
 def _withdraw(found: dict[Topic, DeletableTopicResult], node: Node) -> Work[list[Topic]]:
-    """Those of them that nobody finds any more; the answers to the others say why not."""
+    """Withdraw the topics found; those of them that nobody finds any more.  The others' results say why not."""
     refusals = yield from node.topics.withdraw_together(list(found))
     for topic, answer in found.items():
         refused = refusals.get(topic.name)
@@ -91,7 +91,7 @@ def _withdraw(found: dict[Topic, DeletableTopicResult], node: Node) -> Work[list
 def _checked(
     asked: DeleteTopicState, context: RequestContext, node: Node, found: dict[Topic, DeletableTopicResult]
 ) -> DeletableTopicResult:
-    """The answer; if the topic is to be deleted it is `found`, too."""
+    """The result for one topic; where it is to be deleted it is put into `found`, too."""
     topics = node.topics
     topic = topics.by_id.get(asked.topic_id) if asked.name is None else topics.by_name.get(asked.name)
     name = asked.name if topic is None else topic.name

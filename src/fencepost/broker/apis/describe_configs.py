@@ -45,7 +45,7 @@ def describe_configs(request: DescribeConfigsRequest, context: RequestContext, n
 
 
 def _without_repeated(asked: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
-    """A few bytes that name a resource once more would else cost as much as all that is told of it."""
+    """What is asked for, a whole resource only once: a few bytes more would else cost as much as all told of it."""
     wholes: set[tuple[int, str]] = set()
     kept = []
     for resource in asked:
@@ -59,7 +59,7 @@ def _without_repeated(asked: list[DescribeConfigsResource]) -> list[DescribeConf
 
 
 async def _in_slices(found: Iterator[DescribeConfigsResult], node: Node) -> Reply:
-    """With turns for others, who may change settings meanwhile."""
+    """The response, made with turns for others, who may change settings meanwhile."""
     results = []
     for result in found:
         results.append(result)

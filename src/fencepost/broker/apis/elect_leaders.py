@@ -60,7 +60,7 @@ def elect_leaders(request: ElectLeadersRequest, context: RequestContext, node: N
 
 
 def _of_the_whole(request: ElectLeadersRequest, context: RequestContext) -> _Refusal | None:
-    """Why nothing of the request is done, if so.  In Apache Kafka's order."""
+    """Why the whole of a request is refused, looked for in Apache Kafka's order; None if it is not."""
     if not context.may(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
     if request.topic_partitions == []:
@@ -75,7 +75,7 @@ def _of_the_whole(request: ElectLeadersRequest, context: RequestContext) -> _Ref
 def _all_refused(
     topics: list[ElectLeadersTopicPartitions], refusal: _Refusal, pace: Pace
 ) -> Steps[list[ReplicaElectionResult]]:
-    """The same answer for whatever it names."""
+    """The same error for every partition that a request names."""
     results = []
     for asked in topics:
         refused = yield from each(asked.partitions, lambda index: _result(index, *refusal), pace)
@@ -85,7 +85,7 @@ def _all_refused(
 
 
 def _of_all(election_type: int, node: Node, pace: Pace) -> Steps[list[ReplicaElectionResult]]:
-    """Every topic, with those of its partitions that have no leader: of the others nothing is said."""
+    """The results of an election in every topic: of its partitions that have no leader, nothing of the others."""
     results = []
     for topic in list(node.topics.by_name.values()):
         offline = [

@@ -61,7 +61,7 @@ def _now() -> Milliseconds:
 
 
 def _wait(plan: FetchPlan, node: Node, deadline: float, pace: Pace) -> HandlerSteps[None]:
-    """Until there are min_bytes to read, or the time is up."""
+    """Wait until there are min_bytes to read, or it is `deadline` (seconds, by the clock of the event loop)."""
     loop = asyncio.get_running_loop()
     while True:
         changed: asyncio.Future[None] = loop.create_future()
@@ -99,7 +99,7 @@ def _answer(plan: FetchPlan, found: Found, node: Node, now: Milliseconds, pace: 
 
 
 def _nonsense(request: FetchRequest, context: RequestContext) -> Reply:
-    """To what cannot be meant, as an isolation that nobody knows: taken for another it would show too much."""
+    """The error for what cannot be meant, as an unknown isolation: taken for another it would show too much."""
     error, responses = ErrorCode.UNKNOWN_SERVER_ERROR, []
     if context.version < TOPIC_IDS_SINCE:
         responses = [

@@ -47,7 +47,7 @@ def init_producer_id(request: InitProducerIdRequest, context: RequestContext, no
 
 
 def _unauthorized(request: InitProducerIdRequest, context: RequestContext, node: Node) -> ErrorCode | None:
-    """Facts §2.2, 1-3."""
+    """The error for a caller who may not do what it asks for (facts §2.2, 1-3); None if it may."""
     name = request.transactional_id
     if name is None:
         may_write = context.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) or any(

@@ -50,7 +50,7 @@ def list_groups(request: ListGroupsRequest, context: RequestContext, node: Node)
 
 
 def _lower(names: Sequence[str], pace: Pace) -> Steps[frozenset[str]]:
-    """What is asked for, whatever the case of its letters."""
+    """The names that are asked for in small letters, since their case does not count."""
     found: list[str] = []
     for name in names:
         found.append(name.lower())

@@ -97,7 +97,7 @@ def _by_name(topics: Sequence[ListOffsetsTopic], pace: Pace) -> Steps[_Named]:
 
 
 def _refused_as_named(topic: ListOffsetsTopic, error: ErrorCode, pace: Pace) -> Steps[ListOffsetsTopicResponse]:
-    """The same error for all of a topic, as often as each is named."""
+    """The same error for all partitions of a topic, for each as often as it is named."""
     refused = yield from each(topic.partitions, lambda wanted: _refused(wanted, error), pace)
     return ListOffsetsTopicResponse(name=topic.name, partitions=refused)
 
@@ -124,7 +124,7 @@ def _answer(
 def _while_it_is_there(
     steps: Steps[ListOffsetsPartitionResponse], wanted: ListOffsetsPartition, partition: Partition, node: Node
 ) -> Steps[ListOffsetsPartitionResponse]:
-    """Its files are closed when a partition is deleted, which may be between two steps."""
+    """Do `steps` while their partition is there: one that is deleted between two of them has its files closed."""
     failure = None
     try:
         pause = next(steps)
@@ -146,7 +146,7 @@ def _while_it_is_there(
 def _find(
     wanted: ListOffsetsPartition, partition: Partition, isolation: Isolation, pace: Pace
 ) -> Steps[ListOffsetsPartitionResponse]:
-    """The answer by kind of question (facts §8.3)."""
+    """The answer for one partition, by what is asked (facts §8.3)."""
     match wanted.timestamp:
         case -1:
             return _offset(wanted, partition, partition.bound(isolation))

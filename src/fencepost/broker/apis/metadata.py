@@ -85,7 +85,7 @@ def _names(request: MetadataRequest) -> list[str]:
 
 
 def _missing(request: MetadataRequest, context: RequestContext, node: Node, pace: Pace) -> Steps[list[str]]:
-    """The topics that are made because somebody asks for them."""
+    """Names of the topics that are to be made because somebody asks for them."""
     if not request.allow_auto_topic_creation or not node.settings["auto.create.topics.enable"] or _by_ids(request):
         return []
     missing = []
@@ -100,7 +100,7 @@ def _missing(request: MetadataRequest, context: RequestContext, node: Node, pace
 def _find(
     request: MetadataRequest, context: RequestContext, node: Node, errors: Mapping[str, ErrorCode | None]
 ) -> Iterator[Found]:
-    """One topic after the other.  `errors`: of those that were made."""
+    """The topics that are asked for, one after the other.  `errors`: by name, of those that were to be made."""
     asked = request.topics
     if asked is None or (context.version == 0 and not asked):
         known = list(node.topics.by_name.values())
@@ -128,7 +128,7 @@ def _answer(
 
 
 def _refusal(asked: Sequence[MetadataRequestTopic], version: int) -> ErrorCode | None:
-    """Topics have names; from v12 on they may have ids instead.  As Apache Kafka refuses what is neither."""
+    """The error where a topic has neither name nor id, or before v12 not just a name; None: none has it."""
     if version < 12:
         wrong = any(topic.name is None or topic.topic_id.int for topic in asked)
         return ErrorCode.INVALID_REQUEST if wrong else None
@@ -152,7 +152,7 @@ def _by_id(topic_id: uuid.UUID, context: RequestContext, node: Node) -> Found:
 
 
 def _by_name(name: str, context: RequestContext, node: Node, errors: Mapping[str, ErrorCode | None]) -> Found:
-    """`errors`: of those that could not be made."""
+    """The topic of this name, or what is told of one that is not there.  `errors`: of those that could not be made."""
     if not _may_describe(name, context):
         return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = node.topics.by_name.get(name)
@@ -214,7 +214,7 @@ def _described(topic: Topic, node: Node, pace: Pace) -> Steps[MetadataResponseTo
 
 
 def _partition(partition: Partition | OfflinePartition, nodes: list[int]) -> MetadataResponsePartition:
-    """`nodes`: that have a replica of it; the first one leads it if anybody does."""
+    """What is told of a partition.  `nodes`: those that have a replica; the first one leads it if anybody does."""
     is_offline = isinstance(partition, OfflinePartition)
     return MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_offline else ErrorCode.NONE,

@@ -127,7 +127,7 @@ def _error_for(error: ErrorCode, version: int) -> ErrorCode:
 
 
 def _name(topic: OffsetCommitRequestTopic, context: RequestContext, node: Node) -> tuple[str, ErrorCode]:
-    """The topic's name, and what is said if there is no such topic."""
+    """The topic's name, empty where no topic has this id; and the error for a partition that is not there."""
     if context.version < _TOPIC_IDS_SINCE:
         return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     known = node.topics.by_id.get(topic.topic_id)

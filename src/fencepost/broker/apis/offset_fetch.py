@@ -66,7 +66,7 @@ def _fetch(
     node: Node,
     pace: Pace,
 ) -> Steps[dict[str, dict[int, Answer]] | ErrorCode]:
-    """By topic and partition."""
+    """Committed offsets of a group by topic and partition, all of them for None; or the error of the group."""
     if not context.may(Operation.DESCRIBE, Resource.GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     may_describe = partial(context.may, Operation.DESCRIBE, Resource.TOPIC)

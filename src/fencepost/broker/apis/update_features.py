@@ -68,7 +68,7 @@ def _refusal(update: FeatureUpdateKey, context: RequestContext, features: Featur
 
 
 def _answer(request: UpdateFeaturesRequest, context: RequestContext, error: ErrorCode, message: str | None) -> Reply:
-    """An error is one of the whole request: all features change, or none."""
+    """The response.  An error is one of the whole request: all features change, or none."""
     results = []
     if context.version <= 1 and not error:
         results = [

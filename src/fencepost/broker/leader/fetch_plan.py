@@ -75,7 +75,7 @@ class FetchPlan:
             self.nonsense = sum([not asked.topic_id.int for asked, _ in nameless]) > 1
 
     def _look_up(self, asked: Asked, context: RequestContext, node: Node) -> ErrorCode | None:
-        """Whether the reader may read what is there; else the error."""
+        """Take a partition into what is read; the error where it cannot be read at all, else None."""
         topic = asked.topic
         if topic is None:
             of = self._of_id.get(asked.key[0]) or node.topics.by_id.get(asked.topic_id)
@@ -96,7 +96,7 @@ class FetchPlan:
         return None
 
     def _place(self, asked: Asked, topic: str) -> Partition | ErrorCode:
-        """Where to read now: a topic may have been deleted, and made again, since a session or a wait began."""
+        """Where to read now, or the error: a topic may have been deleted, and made again, since a wait began."""
         partition, wanted = self._storage.partition(topic, asked.wanted.partition), asked.wanted
         if partition is None:
             return self._storage.refusal(topic, wanted.partition)
@@ -105,7 +105,7 @@ class FetchPlan:
         return partition if wanted.current_leader_epoch < 0 else _check_epoch(wanted.current_leader_epoch, partition)
 
     def _place_now(self, asked: Asked, place: Partition | ErrorCode, pace: Pace) -> Partition | ErrorCode:
-        """Where it is, once others may have been served since it was looked up."""
+        """Where to read, or the error: `place`, looked up again if others may have been served since."""
         return self._place(asked, asked.topic or "") if pace.pauses else place
 
     # Waiting

@@ -162,7 +162,7 @@ class FetchSessions:
     def begin(
         self, request: FetchRequest, asked: dict[Key, Asked], version: int, now: Milliseconds
     ) -> Fetching | ErrorCode:
-        """What a request asks for.  `asked`: its `partitions_of`."""
+        """What a request is to read, or the error of its session.  `asked`: its `partitions_of`."""
         if not SMALLEST_ID <= request.session_id <= LARGEST_ID:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         by_id = version >= TOPIC_IDS_SINCE

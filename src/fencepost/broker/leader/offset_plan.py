@@ -53,7 +53,7 @@ class OffsetPlan:
         """Of what is not committed; of everything once it is."""
 
     def look_up(self, refused: ErrorCode | None, pace: Pace) -> Steps[None]:
-        """Which offsets can be committed: none if the whole request is `refused`."""
+        """Find out which offsets can be committed: none if the whole request is `refused`."""
         now = self._node.clock.now()
         for number, topic in enumerate(self._request.topics):
             yield from pace.spend(ITEM)
@@ -79,7 +79,7 @@ class OffsetPlan:
             self._drop_deleted()
 
     def _name(self, topic: TxnOffsetCommitRequestTopic) -> tuple[str, ErrorCode]:
-        """The topic's name, and what is said if there is no such topic."""
+        """The topic's name, empty where no topic has this id; and the error for a partition that is not there."""
         if self._context.version < TOPIC_IDS_SINCE:
             return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         known = self._node.topics.by_id.get(topic.topic_id)
@@ -88,7 +88,7 @@ class OffsetPlan:
         return known.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _drop_deleted(self) -> None:
-        """A topic may have been deleted since: its positions would be those of the next one of its name."""
+        """Leave out topics that were deleted since: their offsets would be those of the next ones of their names."""
         for place, at in list(self._places.items()):
             name, unknown = self._name(self._request.topics[place[0]])
             if name != at.topic or not self._node.storage.exists(*at):
@@ -97,7 +97,7 @@ class OffsetPlan:
                 self._offsets.pop(at, None)
 
     def commit(self) -> HandlerSteps[Lsn]:
-        """Commit what can be; the lsn that the answer depends on."""
+        """Commit the offsets that can be; the lsn that the answer depends on."""
         if not self._offsets:
             return NO_LSN
         committed = yield from self._commit()
@@ -112,7 +112,7 @@ class OffsetPlan:
         )
 
     def _commit(self) -> HandlerSteps[Committed]:
-        """Steps 6 to 10 of facts §7.2."""
+        """Verify, or add, the partition of the group's offsets, and write them: steps 6 to 10 of facts §7.2."""
         request, node, version = self._request, self._node, self._context.version
         if CONSUMER_OFFSETS not in node.topics.by_name:  # it could not be made
             return self._refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -58,7 +58,7 @@ Waiting = dict[TopicPartition, Write]
 
 
 def find(write: Write, context: RequestContext, node: Node) -> None:
-    """The partition, and the header of what is to be appended (facts §6.3 b-d).
+    """Find the partition of a write, and the header of what is to be appended (facts §6.3 b-d).
 
     The header is known even where the partition is not: its batch may be transactional.
     """
@@ -222,7 +222,7 @@ class ProducePlan:
         return "" if known is None else known.name
 
     def is_refused(self) -> bool:
-        """Whether something refuses the whole request."""
+        """Whether something refuses the whole request; then it is the outcome of every write."""
         if self._is_plain:
             return False
         failed = failure(self._request, self._writes, self._context)

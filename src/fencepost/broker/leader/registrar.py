@@ -12,7 +12,7 @@ from fencepost.protocol.types import NO_LSN, Epoch, Lsn, ProducerId, TopicPartit
 
 
 class Question(NamedTuple):
-    """About one transaction.  `add`: make the partitions part of it, beginning it if need be; else only look."""
+    """What a leader asks about one transaction.  `add`: add the partitions, beginning it if need be; else only look."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -38,7 +38,7 @@ class Registrar(Protocol):
     """Asks the coordinator of a transactional id; the counterpart of `Markers`."""
 
     def ask(self, question: Question) -> Answer | Awaitable[Answer]:
-        """An awaitable where the coordinator is not on this node.  It never raises: see `Answer.lost`.
+        """The coordinator's answer; an awaitable where that is not on this node.  Never raises: see `Answer.lost`.
 
         Asking the same again is harmless, and happens.
         """
@@ -46,7 +46,7 @@ class Registrar(Protocol):
 
 
 class LocalRegistrar:
-    """Every transactional id is coordinated by this node, so it answers at once."""
+    """Asks the coordinator on this node, which has every transactional id, so it answers at once."""
 
     def __init__(self, transactions: TransactionCoordinator, storage: Storage) -> None:
         self._transactions = transactions

@@ -92,7 +92,7 @@ def alter_each(
 
 
 def _altered(resource_type: int, name: str, change: Change, context: RequestContext, node: Node) -> _Altered | Outcome:
-    """The settings that a topic shall have, or why it shall not."""
+    """The settings that a topic shall have; or the error, and a message, where they cannot be changed so."""
     if resource_type != TOPIC_RESOURCE:
         message = "only the settings of topics can be changed while the broker runs; it was started with its own"
         return ErrorCode.INVALID_REQUEST, message

@@ -61,7 +61,7 @@ def described_topic(given: Mapping[str, str], settings: Settings) -> list[Entry]
 
 
 def _of_broker(name: str, setting: Setting, settings: Settings) -> list[Synonym]:
-    """What a topic that says nothing itself goes by."""
+    """Where the value of a setting may come from that a topic does not give: the broker's, or the default."""
     broker_name = INERT_TOPIC[name][1] if name in INERT_TOPIC else TOPIC_DEFAULTS[name]
     if broker_name is None:
         return []

@@ -47,7 +47,7 @@ class Features:
         return self.levels.get(TRANSACTION_VERSION, 0)
 
     def change(self, levels: dict[str, int]) -> bool:
-        """Finalize other levels, durably; False if somebody else did meanwhile."""
+        """Finalize these levels, durably; False if somebody else did meanwhile.  Raises as `MetadataStore.write`."""
         changed = self.levels | levels
         if not self.store.write({_KEY: (json.dumps(changed).encode(), self.epoch)}):
             return False

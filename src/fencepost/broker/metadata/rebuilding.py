@@ -45,7 +45,7 @@ class FoundTopic(NamedTuple):
 
 
 def lost(root: object) -> DirectoryUnusable:
-    """What is said where there are partitions, and nothing knows of any topic."""
+    """The refusal of a start that finds partitions, and nothing that knows of any topic."""
     return DirectoryUnusable(
         f"{root}/metadata.sqlite is lost or empty, and there are partitions in {root}: put back a copy of it, or start "
         f"once with {OPTION}, which makes it again from them without the settings of topics (docs/operating.md)"
@@ -81,7 +81,10 @@ def topics_of(found: Iterable[FoundPartition], largest: int) -> dict[str, FoundT
 
 
 def _id_of(partitions: Sequence[FoundPartition]) -> uuid.UUID:
-    """The id that most of a topic's partitions have, those that the commit log knows before all others."""
+    """The id that most of a topic's partitions have, those that the commit log knows before all others.
+
+    Raises DirectoryUnusable if none of them has one.
+    """
     logged = [each for each in partitions if each.logged]
     votes = Counter(each.topic_id for each in logged or partitions if each.topic_id is not None)
     if not votes:
@@ -95,9 +98,9 @@ def _id_of(partitions: Sequence[FoundPartition]) -> uuid.UUID:
 
 
 def check(store: MetadataStore, storage: Storage, *, wanted: bool) -> None:
-    """Whether the store has what it had, or has lost it and is to be made again; nothing is changed.
+    """See that the store knows its topics or, where it is to be made again (`wanted`), has lost them.
 
-    Raises DirectoryUnusable.
+    Raises DirectoryUnusable.  Nothing is changed.
     """
     empty = not store.list("")
     if empty and not wanted and storage.has_partitions:
@@ -126,7 +129,7 @@ def begin(store: MetadataStore, storage: Storage, *, wanted: bool) -> bool:
 
 
 def finish(store: MetadataStore, storage: Storage, producer_ids: str) -> None:
-    """The commit log knows every partition now; `producer_ids`: the key of the next producer id."""
+    """Note that the rebuilding is over.  `producer_ids`: the key of the next producer id."""
     store.write({UNFINISHED: (None, 1), producer_ids: (_unused_producer_id(storage), 1)})
 
 
@@ -151,7 +154,7 @@ def _unused_producer_id(storage: Storage) -> bytes:
 
 
 def changes(topics: Mapping[str, FoundTopic], internal: Mapping[str, Mapping[str, str]]) -> dict[str, bytes]:
-    """What is written for them, by key of the metadata store; `internal`: settings of the broker's own topics."""
+    """What the metadata store gets for these topics, by key; `internal`: settings of the broker's own topics."""
     found = {}
     for name, (topic_id, count, _) in topics.items():
         settings = dict(internal.get(name, KEEP_EVERYTHING))

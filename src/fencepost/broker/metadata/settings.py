@@ -46,7 +46,7 @@ class Setting:
     """Name of the topic setting that this is the default of."""
 
     def parse(self, name: str, text: str) -> Value:
-        """The value of a text.  Raises BadSetting."""
+        """The value that a text stands for.  Raises BadSetting if the setting, called `name` there, cannot have it."""
         given = text.strip()
         if self.kind is bool:
             if given.lower() not in ("true", "false"):
@@ -242,7 +242,7 @@ class Settings(Mapping[str, Value]):
         return value
 
     def log_settings(self, topic: Mapping[str, str] | None = None) -> LogSettings:
-        """What a partition is told: the settings of its topic over those of the broker."""
+        """The settings of a log: a topic's over those of the broker.  Raises BadSetting for a bad one of the topic."""
 
         def get(name: str) -> Any:
             if topic is not None and name in topic:
@@ -295,7 +295,7 @@ def check_topic_settings(given: Mapping[str, str | None]) -> None:
 
 
 def topic_setting(name: str) -> Setting | None:
-    """The topic setting of that name."""
+    """The topic setting of that name; None if there is none."""
     if name in INERT_TOPIC:
         return INERT_TOPIC[name][0]
     return TOPIC.get(name)

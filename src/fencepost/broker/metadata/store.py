@@ -227,5 +227,5 @@ class WatchedMetadataStore:
 def guarded(
     store: MetadataStore, attempt: Callable[[Callable[[], bool]], bool], failed: Callable[[StorageFailed], None]
 ) -> MetadataStore:
-    """The store as a node uses it."""
+    """The store as a node uses it: `attempt` lets it write on a full disk, and `failed` is told of a failure."""
     return WatchedMetadataStore(ReservedMetadataStore(store, attempt), failed)

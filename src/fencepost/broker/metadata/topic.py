@@ -59,7 +59,7 @@ def described_topic(topic_id: uuid.UUID, count: int, settings: Mapping[str, str]
 
 
 def deletion(topic: Topic) -> dict[str, tuple[bytes | None, int]]:
-    """What is written when a topic is deleted: a start may have to finish that."""
+    """The changes of the store that delete a topic, and note that it is deleted: a start may have to finish that."""
     return {
         PREFIX + topic.name: (None, topic.version),
         f"{DELETED}{topic.topic_id}": (f"{topic.name} {topic.count}".encode(), 0),

@@ -96,13 +96,13 @@ def check_growth(name: str, have: int, count: int) -> None:
 
 
 def taken(path: object) -> TopicRefused:
-    """What is said where somebody else's files are in the place of a partition."""
+    """The refusal of a change where somebody else's files are in the place of a partition."""
     why = f"{path} is there and is no partition of this cluster: move it elsewhere, then try again"
     return TopicRefused(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
 
 def unforgotten(name: str) -> TopicRefused:
-    """What is said where others could not forget a deleted topic of this name."""
+    """The refusal of a topic while others cannot forget a deleted one of its name."""
     why = (
         f"what groups committed of an earlier topic {name!r} cannot be removed: free some space on the disk, "
         "or see to the partition of __consumer_offsets that is offline"
@@ -111,7 +111,7 @@ def unforgotten(name: str) -> TopicRefused:
 
 
 def nothing_left(name: str, error: NothingLeft) -> TopicRefused:
-    """What is said where there is no room, no descriptor or no metadata for a change of this topic."""
+    """The refusal of a change of this topic for which there is no room, no descriptor or no metadata."""
     if isinstance(error, DiskFull):
         return TopicRefused(
             ErrorCode.KAFKA_STORAGE_ERROR,

@@ -205,7 +205,7 @@ class Topics:
             await asyncio.shield(self._coming[name])
 
     def create_at_once(self, name: str, count: int, settings: Mapping[str, str] | None = None) -> Topic:
-        """The same in one step, for what is small and was not deleted just now.  Raises TopicRefused."""
+        """Make a topic in one step, which must be small and not deleted just now.  Raises TopicRefused."""
         self.check_new(name, count, settings or {})
         assert not self._is_left(name), "what is left of a deleted topic goes before the next of its name comes"
         return at_once(self._creation(NewTopic(name, count, settings or {})))
@@ -246,13 +246,13 @@ class Topics:
         return found
 
     def _save_new(self, topics: Sequence[Topic]) -> None:
-        """Raises TopicRefused."""
+        """Write new topics to the store.  Raises TopicRefused where it has one of these names, or no room."""
         described = {each.name: (described_topic(each.topic_id, each.count, each.settings), 0) for each in topics}
         if not self._save(described):
             raise TopicRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topics[0].name}' already exists.")
 
     def _made(self, topic: Topic) -> Work[Topic | TopicRefused]:
-        """Its partitions made; or else the topic taken back."""
+        """A topic with its partitions made; or, for lack of room, its refusal: then the topic is taken back."""
         try:
             yield from self._make(topic)
         except NothingLeft as full:
@@ -402,7 +402,7 @@ class Topics:
         topic.count = count
 
     def _save(self, described: Mapping[str, tuple[bytes, int]]) -> bool:
-        """By their names."""
+        """Write topics to the store, by name; False if others changed one meanwhile.  Raises TopicRefused."""
         changes = {PREFIX + name: change for name, change in described.items()}
         try:
             while not changes.keys().isdisjoint(self._buried):  # it could not be made, nor that be written

@@ -35,27 +35,27 @@ class AnswerMemory:
         return bool(self._waiting) and self._untaken >= self.limit
 
     def left(self, least: int) -> int:
-        """How much an answer may have that is made at once; never less than `least`."""
+        """How many bytes an answer may have that is made at once; never less than `least`."""
         return max(self.limit - self.used, least)
 
     def keep(self, count: int) -> None:
-        """So many bytes wait for an earlier answer, or a sync.
+        """Count so many bytes more that wait for an earlier answer, or a sync.
 
         They hold up nobody: who makes the earlier answer would wait for them, and they for him.
         """
         self._kept += count
 
     def let_go(self, count: int) -> None:
-        """They wait no more."""
+        """Count so many bytes less that wait for an earlier answer, or a sync."""
         self._kept -= count
         assert self._kept >= 0, "no more goes than was kept"
 
     def add(self, count: int) -> None:
-        """So many bytes are there for a client to take."""
+        """Count so many bytes more that are there for a client to take."""
         self._untaken += count
 
     def give(self, count: int) -> None:
-        """They were taken, or never will be."""
+        """Count so many bytes less that are there for a client: they were taken, or never will be."""
         self._untaken -= count
         assert self._untaken >= 0, "no more is given back than was added"
         self._admit()
@@ -77,13 +77,13 @@ class AnswerMemory:
             raise
 
     def leave(self, task: asyncio.Task[Any] | None) -> None:
-        """It makes nothing more, or waits for something else first."""
+        """Give up the place of a task: it makes nothing more, or waits for something else first."""
         self._waiting.pop(task, None)
         self._makers.discard(task)
         self._admit()
 
     def _admit(self) -> None:
-        """Who has waited longest comes first."""
+        """Give the places that are free to those who have waited longest."""
         while self._waiting and len(self._makers) < MAKERS and self._untaken < self.limit:
             task = next(iter(self._waiting))
             waiter = self._waiting.pop(task)

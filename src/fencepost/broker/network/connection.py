@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out.send(self._transport)
 
     def _serve(self) -> None:
-        """The requests that are there, as far as they may be handled now."""
+        """Handle the requests that are there, as far as may be now."""
         frames = self._frames
         while self._reading:
             try:
@@ -382,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
     # Responses
 
     def _ready(self) -> None:
-        """Something may have become ready at the front of the order."""
+        """Send what has become ready at the front of the order, if anything has."""
         self._active = True
         self._out.take_ready(self._node.storage.durability.lsn)
         if self._stopped and not self._out.slots and not self._memory.is_waiting:

@@ -52,7 +52,7 @@ class ConnectionRate:
         self._windows.append((begun, count + 1))
 
     def _excess(self, now: float) -> float:
-        """The time after which one more would be none too many, or the longest that anybody waits."""
+        """Seconds until one more connection would be none too many, or the most that anybody waits."""
         while self._windows and now - self._windows[0][0] >= _WINDOWS:
             self._windows.popleft()
         count = 1 + sum(count for _, count in self._windows)
@@ -103,11 +103,11 @@ class ConnectionQuotas:
         return found
 
     def accepted(self, now: float) -> None:
-        """Somebody was accepted; `opened` or not follows."""
+        """Count a connection as accepted, whether `opened` follows or not."""
         self._rate.accepted(now)
 
     def opened(self, address: str) -> bool:
-        """One more from there; False where it must be closed.  Either way `closed` is called when it has ended."""
+        """Count a connection from there; False: it must be closed.  Either way `closed` is called when it has ended."""
         self._open += 1
         self._counts[address] += 1
         most = self._overrides.get(address, self._most_per_ip)
@@ -119,7 +119,7 @@ class ConnectionQuotas:
         return False
 
     def closed(self, address: str) -> None:
-        """One of them has ended: somebody who waits to be accepted may be."""
+        """Count a connection from an address as ended: somebody who waits to be accepted may be."""
         self._open -= 1
         self._counts[address] -= 1
         if not self._counts[address]:
@@ -138,7 +138,7 @@ class Door:
         self._quotas: ConnectionQuotas | None = None
 
     def admit_by(self, quotas: ConnectionQuotas) -> None:
-        """Whom these let in may come from now on."""
+        """Let in from now on whom these quotas let in."""
         self._quotas = quotas
 
     def room(self) -> int:
@@ -150,6 +150,6 @@ class Door:
         return 0.0 if self._quotas is None else self._quotas.wait_seconds(now)
 
     def accepted(self, now: float) -> None:
-        """Somebody was accepted."""
+        """Count a connection as accepted."""
         assert self._quotas is not None, "nobody is let in before the node is there"
         self._quotas.accepted(now)

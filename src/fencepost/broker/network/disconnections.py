@@ -28,7 +28,7 @@ class Disconnections:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def claimed(self, transactional_id: str, peer: Peer, producer_id: ProducerId) -> None:
-        """This connection got the producer id; whoever had it before does not count any more."""
+        """Note that this connection got the producer id; whoever had it before does not count any more."""
         if self._enabled:
             self._claims[transactional_id] = peer, producer_id
             timer = self._timers.pop(transactional_id, None)
@@ -36,7 +36,7 @@ class Disconnections:
                 timer.cancel()
 
     def lost(self, peer: Peer) -> None:
-        """A connection closed."""
+        """Note that a connection closed: what it claimed is aborted after the grace time, if nobody claims it again."""
         for name in [name for name, (owner, _) in self._claims.items() if owner is peer]:
             _, producer_id = self._claims.pop(name)
             loop = asyncio.get_running_loop()

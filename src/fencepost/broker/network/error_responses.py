@@ -164,6 +164,6 @@ def _repeated(field: Field, asked: Any) -> Any:
 
 
 def unsupported_version(first: int, last: int) -> ApiVersionsResponse:
-    """For an ApiVersions request of the future: the versions of it that are served."""
+    """The answer to an ApiVersions request of the future: the versions of ApiVersions that are served."""
     versions = [ApiVersion(api_key=API_VERSIONS, min_version=first, max_version=last)]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=versions)

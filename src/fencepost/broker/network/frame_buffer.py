@@ -95,11 +95,11 @@ class FrameBuffer:
         return self._view[at + 4 : stop]
 
     def put_back(self, frame: memoryview) -> None:
-        """This frame was taken last and is to be taken again."""
+        """Have the frame that was taken last be taken again."""
         self._start -= 4 + len(frame)
 
     def drop(self) -> None:
-        """Forget what is here."""
+        """Forget the bytes that have come."""
         self._start = self._end = 0
 
     def shrink(self) -> None:

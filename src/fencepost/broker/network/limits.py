@@ -48,7 +48,7 @@ MOST_READ: Final = 8 * 1024 * 1024
 
 It is one step so that what all answers have together is known before the next one is read."""
 LARGE_ANSWER: Final = 64 * 1024
-"""Smaller ones are not counted."""
+"""Bytes of the largest answer that is not counted."""
 SLOWEST_LOOKS: Final = 6
 """Looks at a connection, ten seconds apart, in which it takes what it asked for at the latest, while others wait."""
 
@@ -75,7 +75,7 @@ _LARGE: Final[tuple[Any, ...]] = (
 ONE_AT_A_TIME: Final[frozenset[int]] = frozenset(request.__schema__.api for request in _LARGE)
 """APIs whose answers may be large."""
 A_FEW_AT_A_TIME: Final = frozenset(request.__schema__.api for request in _LARGE if request is not FetchRequest)
-"""Those of which long ones are made a few at a time.  A Fetch gives less instead: it never waits for other clients."""
+"""APIs of which long answers are made a few at a time.  A Fetch gives less: it never waits for other clients."""
 
 
 class MemoryPool:
@@ -118,7 +118,7 @@ class MemoryPool:
         self._waiting[resume] = None
 
     def forget(self, resume: Callable[[], None]) -> None:
-        """Let it wait no more."""
+        """Let `resume` wait no more."""
         self._waiting.pop(resume, None)
 
     def give(self, count: int, who: Callable[[], None]) -> None:
@@ -137,7 +137,7 @@ class MemoryPool:
 
 
 def _nobody() -> None:
-    """Who is called back once nobody is."""
+    """Do nothing: what is called back for a reservation that has ended."""
 
 
 class Reservation:
@@ -152,7 +152,7 @@ class Reservation:
     def __init__(self, pool: MemoryPool, resume: Callable[[], None]) -> None:
         self._pool, self._resume = pool, resume
         self.held = 0
-        """Bytes."""
+        """Bytes of the pool that are taken."""
         self._came: int | None = None
 
     @property
@@ -160,7 +160,7 @@ class Reservation:
         return self._pool.waits(self._resume)
 
     def grow(self, size: int) -> bool:
-        """Have so many bytes in all, or be called back."""
+        """Have `size` bytes in all; False if there are not so many now, and then `resume` is called later."""
         if size <= self.held:
             return True
         if not self._pool.take(size - self.held, self._resume):
@@ -170,14 +170,14 @@ class Reservation:
         return True
 
     def release(self) -> bool:
-        """Give all of it back; whether there was any."""
+        """Give back all bytes; whether there were any."""
         held, self.held, self._came = self.held, 0, None
         if held:
             self._pool.give(held, self._resume)
         return held > 0
 
     def forget(self) -> None:
-        """Call nobody back any more."""
+        """Have `resume` called no more."""
         self._pool.forget(self._resume)
 
     def end(self) -> None:

@@ -50,7 +50,7 @@ class Outgoing:
         return slot
 
     def put(self, data: bytes | bytearray, slot: Slot | None, lsn: Lsn, durable: Lsn) -> bool:
-        """An answer into its place, or behind all others; True if it may leave, as nothing is before it.
+        """Put an answer into its place, or behind all others (None); True if it may leave, as nothing is before it.
 
         Else it does when everything up to `lsn` is durable, and what is before it has left: see `take_ready`.
         """
@@ -68,7 +68,7 @@ class Outgoing:
         return False
 
     def take_ready(self, durable: int) -> None:
-        """What is ready at the front of the order leaves next."""
+        """Let the answers at the front of the order leave next that are ready: what they depend on is in `durable`."""
         slots = self.slots
         while slots:
             slot = slots[0]

@@ -57,7 +57,7 @@ def in_steps(handler: Callable[[Any, RequestContext, Node], HandlerSteps[Reply]]
 
 
 def awaited(what: Awaitable[T]) -> HandlerSteps[T]:
-    """Go on when `what` is there."""
+    """What is awaited, with others served until it is there."""
     return cast(T, (yield what))
 
 
@@ -77,7 +77,10 @@ async def _go_on(
     slices: Slices,
     answers: AnswerMemory | None,
 ) -> T:
-    """`answers`: where it takes a place while it is at work; not while it waits for others, who may need one."""
+    """Do the rest of some steps, from what they paused with on; what they return.
+
+    `answers`: where they take a place while they are at work; not while they wait for others, who may need one.
+    """
     try:
         while True:
             is_work = pause is None or callable(pause)

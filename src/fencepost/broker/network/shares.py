@@ -69,7 +69,7 @@ class Shares:
         return False
 
     def forget(self, again: Callable[[], None]) -> None:
-        """Let it wait no more."""
+        """Let `again` wait no more."""
         self._line.pop(again, None)
         self._newcomers.pop(again, None)
         self._busy.discard(again)
@@ -78,7 +78,7 @@ class Shares:
         self._turn_ends, self._turn_left = asyncio.get_running_loop().time() + TURN_SECONDS, TURN_REQUESTS
 
     def _next_turn(self) -> None:
-        """Newcomers in half of it, then the others, everybody once, as far as the turn goes."""
+        """Begin a turn: newcomers in half of it, then the others, everybody once, as far as the turn goes."""
         if not self._line:
             self._busy.clear()
         if not self._line and not self._newcomers:
@@ -104,7 +104,7 @@ class Shares:
     def _serve(
         self, line: dict[Callable[[], None], None], count: int, seconds: float, requests: int, half: bool = False
     ) -> None:
-        """So many of those who stand in it, as far as the turn goes, or half of it."""
+        """Give shares of this size to `count` of those in `line`, as far as the turn goes, or half of it."""
         loop = asyncio.get_running_loop()
         ends, left = self._turn_ends, 0
         if half:

@@ -11,17 +11,17 @@ from collections.abc import Generator
 
 
 class Unfolding:
-    """So many bytes, or one batch that is larger.  See `fencepost.protocol.steps.Room`."""
+    """Memory for what is unfolded: so many bytes, or one batch that is larger.  See `fencepost.protocol.steps.Room`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._waiting: dict[asyncio.Future[None], int] = {}
         """How much each wants, in the order of coming."""
         self.used = 0
-        """Bytes."""
+        """Bytes that are taken."""
 
     def claim(self, size: int) -> bool:
-        """Take so many bytes, if there are enough, and nobody waits for them."""
+        """Take so many bytes; False if there are not enough, or somebody waits for them."""
         if self._waiting or not self._has(size):
             return False
         self.used += size

@@ -34,7 +34,7 @@ class SegmentFacts(NamedTuple):
     size: int
     largest_timestamp: Milliseconds
     first_timestamp: Milliseconds
-    """Of its first batch; -1 if it is empty or nobody asks."""
+    """Timestamp of the first batch; -1 if the segment is empty or nobody asks."""
     settled: bool
     """No entry of the commit log is written to it again after a crash."""
 

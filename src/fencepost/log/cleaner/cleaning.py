@@ -69,7 +69,7 @@ class Log(Protocol):
 
 @dataclass(slots=True)
 class Statistics:
-    """What a pass read and wrote."""
+    """How many bytes and records a pass read, wrote and kept."""
 
     bytes_mapped: int = 0
     bytes_read: int = 0
@@ -98,11 +98,11 @@ class Pass:
 
     @property
     def end_offset(self) -> Offset:
-        """Up to there the log is clean when the pass is done."""
+        """The offset up to which the log is clean when the pass is done."""
         return Offset(self._newest.latest + 1)
 
     def steps(self) -> Steps[None]:
-        """Do it.  Raises Uncleanable, FileDamaged, Abandoned, NothingLeft, OSError."""
+        """The steps of the pass.  Raises Uncleanable, FileDamaged, Abandoned, NothingLeft, OSError."""
         swapping.discard(self._log.disk, self._log.directory)
         try:
             yield from self._map()
@@ -142,7 +142,7 @@ class Pass:
             newest.latest = Offset(end - 1)
 
     def _note(self, header: BatchHeader, data: memoryview) -> Steps[bool]:
-        """Note the keys of a batch; False if there is no room for one."""
+        """Note the keys of a batch in the offset map; False if there is no room for one."""
         newest, first = self._newest, self._range.first_dirty_offset
         key = rewriting.only_key(header, data)
         if key is not None and crc_matches(data, 0, header) and newest.put(key, header.base_offset):
@@ -204,14 +204,14 @@ class Pass:
                 file.close()
 
     def _check(self, sources: list[Segment]) -> None:
-        """Retention or DeleteRecords may have taken some."""
+        """Raises Abandoned if any of these segments is gone, as retention or DeleteRecords may have taken some."""
         held = self._log.segments
         at = next((number for number, each in enumerate(held) if each is sources[0]), len(held))
         if held[at : at + len(sources)] != sources:
             raise Abandoned
 
     def _write(self, sources: list[Segment], cleaned: Segment) -> Steps[None]:
-        """Write down what stays of these segments."""
+        """Write into the cleaned segment what stays of these segments."""
         for segment in sources:
             end = self._end_of(self._sources.index(segment))
             self._transactions.announce(self._log.segments.aborted_transactions(segment.base_offset, end))
@@ -318,7 +318,7 @@ class Pass:
         self._must_be_held()
 
     def _must_be_held(self) -> None:
-        """Retention or DeleteRecords may have taken what is being read, and closed its file.  Raises Abandoned."""
+        """Raises Abandoned where retention or DeleteRecords may have taken what is read, and closed its file."""
         if not any(each is self._segment for each in self._log.segments):
             raise Abandoned
 

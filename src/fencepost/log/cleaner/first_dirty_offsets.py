@@ -28,7 +28,7 @@ _LINE: Final = re.compile(r"(\S+) ([0-9]{1,10}) ([0-9]{1,19}) (\S+)", re.ASCII)
 
 
 class LogId(NamedTuple):
-    """Which log it is, of all that ever had that name."""
+    """A log, told from all others that ever had its name."""
 
     topic: str
     partition: int
@@ -46,19 +46,19 @@ class Log(Protocol):
 
 
 def id_of(log: Log) -> LogId:
-    """Which one it is."""
+    """The name, number and topic id of a log."""
     return LogId(log.topic, log.index, log.topic_id)
 
 
 def encode(offsets: Mapping[LogId, Offset]) -> bytes:
-    """The file that says this."""
+    """The bytes of a file that says these offsets."""
     lines = [f"{log.topic} {log.partition} {offsets[log]} {kafka_uuid(log.topic_id)}" for log in sorted(offsets)]
     text = ("\n".join([_VERSION, str(len(lines)), *lines]) + "\n").encode()
     return text + f"{crc32c(text):08x}\n".encode()
 
 
 def decode(data: bytes) -> dict[LogId, Offset]:
-    """What the file says; nothing if it is not whole."""
+    """The offsets that the bytes of a file say; nothing if they are not whole."""
     text, crc = data[:-9], data[-9:]
     if crc != f"{crc32c(text):08x}\n".encode():
         return {}
@@ -125,7 +125,7 @@ class FirstDirtyOffsets:
         return first_dirty(self._offsets.get(id_of(log)), log.log_start_offset, log.log_end_offset)
 
     def cleaned(self, log: LogId, end: Offset) -> None:
-        """It is clean before that offset."""
+        """Note that a log is clean before `end`."""
         self._offsets[log] = end
 
     def keep(self, find: Callable[[str, int], Log | None]) -> None:

@@ -79,7 +79,7 @@ class LogCleaner:
         self.metrics = CleanerMetrics()
         self._surveyor = Surveyor(storage, settings, self._first_dirty, self.metrics, self._running_for)
         self._survey: Generator[None, None, list[Chosen]] | None = None
-        """The one that is under way."""
+        """The survey that is under way."""
         self._survey_at = 0.0
         self._has_looked = False
         """Whether the last turn was a survey's."""
@@ -88,7 +88,7 @@ class LogCleaner:
         self._under_way: list[Work] = []
         """Passes that were begun."""
         self._ready: deque[Work] = deque()
-        """Those of them that wait for nothing but their turn."""
+        """Passes under way that wait for nothing but their turn."""
         self._turn_ends = 0.0
         self._rest = 0.0
         """Seconds that the next turn must wait for, at least."""
@@ -97,7 +97,7 @@ class LogCleaner:
         self._measure_at = 0.0
         self._timer: Timer | None = None
         self._due = 0.0
-        """When it rings."""
+        """When the timer rings, by the loop's clock in seconds."""
         self._is_closed = False
 
     @property
@@ -147,7 +147,7 @@ class LogCleaner:
             self._look(self._survey)
 
     def _running_for(self) -> Milliseconds:
-        """A time that nobody sets."""
+        """Milliseconds of the loop's clock, which nobody sets."""
         return Milliseconds(int(self._timers.time() * 1000))
 
     # What to clean
@@ -190,7 +190,7 @@ class LogCleaner:
         self._wait(self._idle())
 
     def _idle(self) -> float:
-        """Seconds until it is looked again where there is nothing to clean."""
+        """Seconds until the next survey, where there is nothing to clean."""
         idle = self._settings.backoff_ms or _UNNAMED_BACKOFF_MS
         return (min(idle, self._settings.journal_interval_ms) if self._surveyor.journals else idle) / 1000
 
@@ -238,7 +238,7 @@ class LogCleaner:
         return work
 
     def _may_begin(self) -> bool:
-        """Whether the next one that was chosen may be begun beside those that are under way."""
+        """Whether the partition that was chosen next may be cleaned beside those under way."""
         if not self._chosen or not self._under_way:
             return bool(self._chosen)
         alone = not (self._chosen[-1].is_journal and self._under_way[-1].is_journal)
@@ -273,13 +273,13 @@ class LogCleaner:
                 self._timers.call_later(PATIENCE, lambda: self._resume(work))
 
     def _resume(self, work: Work) -> None:
-        """Go on: it waits for nothing any more."""
+        """Have a pass go on that waits for nothing any more."""
         if any(each is work for each in self._under_way) and not self._is_closed:
             self._ready.append(work)
             self._wait_for_turn()
 
     def _is_void(self, work: Work) -> bool:
-        """Whether the topic is gone, or is not to be compacted any more."""
+        """Whether the topic of a pass is gone, or is not to be compacted any more."""
         partition = work.partition
         if self._storage.partition(partition.topic, partition.index) is not partition:
             return True
@@ -319,7 +319,7 @@ class LogCleaner:
         self._end(work)
 
     def _fail(self, error: Exception, what: str) -> None:
-        """The node ends, as with any sync that fails."""
+        """End the node, as any sync that fails does.  `what`: what the disk did not take."""
         self._storage.fail(StorageFailed(f"the disk did not take {what}: {error}"))
 
     def _end(self, work: Work) -> None:

@@ -48,7 +48,7 @@ class LastBatch(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What becomes of a batch."""
+    """What becomes of a batch when its log is compacted."""
 
     records_go: bool
     """All of them, whatever they are."""
@@ -106,12 +106,12 @@ class Transactions:
 
 
 def delete_horizon(header: BatchHeader) -> int | None:
-    """From when on tombstones and needless markers of the batch may go; None if no pass has said so yet."""
+    """From when on (ms) the batch's tombstones and needless markers may go; None if no pass has said so yet."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
 
 def new_horizon(now: Milliseconds, delete_retention_ms: Milliseconds) -> Milliseconds:
-    """The delete horizon of a batch that gets one now."""
+    """The delete horizon of a batch that gets one now, in milliseconds."""
     return Milliseconds(min(now + delete_retention_ms, LATEST_HORIZON))
 
 
@@ -142,7 +142,7 @@ def _is_last_of_its_producer(header: BatchHeader, last: LastBatch | None) -> boo
 def stays(
     offset: Offset, key: bytes | None, is_tombstone: bool, newest: OffsetMap, horizon: int | None, now: Milliseconds
 ) -> bool:
-    """Whether a record of a data batch stays."""
+    """Whether a record of a data batch stays.  `horizon`: the delete horizon of its batch in milliseconds, or None."""
     if offset > newest.latest:
         return True
     if key is None or offset < newest.get(key):

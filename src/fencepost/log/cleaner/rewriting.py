@@ -28,7 +28,7 @@ from fencepost.protocol.types import NO_TIMESTAMP, Buffer, Milliseconds, Offset
 _AT_ONCE: Final = 1000
 """Records that are copied in one step."""
 UNFOLDED_AT_ONCE: Final = 1024 * 1024
-"""Bytes."""
+"""Bytes that a batch may unfold to without another thread."""
 
 
 class Span(NamedTuple):
@@ -134,6 +134,6 @@ def rewritten(
 
 
 def emptied(header: BatchHeader) -> bytes:
-    """Only the header: producer, sequence, offsets and largest timestamp."""
+    """Only the header of a batch: its producer, sequence, offsets and largest timestamp, and no record."""
     kept = header.attributes & (TRANSACTIONAL | CONTROL | LOG_APPEND_TIME) | Compression.NONE
     return with_records(header._replace(attributes=kept, base_timestamp=NO_TIMESTAMP, record_count=0), b"")

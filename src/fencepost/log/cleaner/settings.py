@@ -20,7 +20,7 @@ class CleanerSettings:
     io_buffer_load_factor: float = 0.9
     """How full the dedupe buffer may get."""
     io_max_bytes_per_second: float = float("inf")
-    """Read and written together."""
+    """Bytes a second that a pass reads and writes together."""
     journal_interval_ms: Milliseconds = Milliseconds(1_000)
     """Ours: how often the coordinators' journals are looked at, which grow with every transaction."""
     unsettled_bytes: int = 4 * 1024 * 1024

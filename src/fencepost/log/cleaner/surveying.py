@@ -25,7 +25,7 @@ _PASSED_OVER: Final = 1_000
 
 
 class Storage(Protocol):
-    """What is looked at."""
+    """What a survey needs of the node's storage."""
 
     def partition(self, topic: str, index: int) -> Partition | None: ...
 
@@ -57,7 +57,7 @@ class Surveyor:
         self._metrics = metrics
         self._running_for = running_for
         self._later: dict[LogId, int] = {}
-        """Not to be tried again before that time: there was no room."""
+        """Logs without room for a pass, and the time (`running_for`) before which they are not tried again."""
         self._unsettled_since: int | None = None
         self.journals: list[Partition] = []
         self.uncleanable: dict[LogId, str] = {}
@@ -76,11 +76,11 @@ class Surveyor:
         return (yield from self._choose(compacted, now, taken))
 
     def succeeded(self, log: LogId) -> None:
-        """A pass over it was done."""
+        """Note that a pass over a log was done."""
         self._later.pop(log, None)
 
     def put_off(self, log: LogId, full: NothingLeft) -> None:
-        """There is no room for a pass now."""
+        """Note, and say, that there is no room for a pass over a log now."""
         if log not in self._later:
             logger.warning(
                 "no space is left to compact a log, which is tried again: free some topic=%s partition=%d reason=%s",
@@ -90,7 +90,7 @@ class Surveyor:
         self._later[log] = self._running_for() + self._settings.backoff_ms
 
     def leave(self, log: LogId, error: Exception) -> None:
-        """It cannot be cleaned: others are."""
+        """Note, and say, that a log cannot be cleaned, so that only the others are."""
         self.uncleanable[log] = str(error) or repr(error)
         logger.error(
             "a log is not compacted any more until the node is started again, for it cannot be read: put back a copy "
@@ -101,7 +101,7 @@ class Surveyor:
         )
 
     def _forget(self) -> None:
-        """What was said of logs that are gone: one that is made again under the name of one of them is another log."""
+        """Forget what was said of logs that are gone: one made again under the name of one of them is another log."""
         self._first_dirty.keep(self._storage.partition)
         for said in (self._later, self.uncleanable):
             for log in [log for log in said if not self._has(log)]:
@@ -112,7 +112,7 @@ class Surveyor:
         return found is not None and id_of(found) == log
 
     def _each(self, partitions: Sequence[Partition]) -> Iterator[Partition]:
-        """Those that are there when it is their turn."""
+        """The partitions that are there when it is their turn."""
         return (each for each in partitions if self._storage.partition(each.topic, each.index) is each)
 
     def _roll(self, journals: Sequence[Partition]) -> Iterator[None]:

@@ -34,13 +34,13 @@ def _file(directory: Path, base: Offset, suffix: str) -> Path:
 
 
 def discard(disk: Disk, directory: Path) -> None:
-    """Remove what was not decided."""
+    """Remove the files of a cleaned segment whose swap was not decided."""
     for name, _ in numbered(disk.list(directory), *(suffix + CLEANED for suffix in (".log", *INDEXES))):
         disk.remove(directory / name)
 
 
 def decide(disk: Disk, directory: Path, base: Offset, end: Offset) -> None:
-    """The cleaned segment is whole and synced: once the directory is synced too, the swap will be carried out."""
+    """Decide the swap of a cleaned segment, whole and synced: once the directory is synced, it will be carried out."""
     disk.rename(_file(directory, base, ".log" + CLEANED), directory / f"{base:020d}.{end:020d}.swap")
 
 
@@ -60,7 +60,7 @@ def carry_out(disk: Disk, directory: Path, base: Offset, end: Offset) -> None:
 
 
 def finish(disk: Disk, directory: Path) -> None:
-    """At the start: carry out what was decided, forget what was not."""
+    """At the start: carry out the swaps that were decided, forget those that were not."""
     names = disk.list(directory)
     decided = list(filter(None, map(_SWAP.fullmatch, names)))
     if decided:

@@ -55,7 +55,7 @@ class Chosen(NamedTuple):
 
 
 class Work:
-    """One pass."""
+    """One pass over one partition, as the cleaner goes on with it."""
 
     def __init__(self, chosen: Chosen, newest: OffsetMap, now: Milliseconds, began: float) -> None:
         self.partition = chosen.partition
@@ -67,18 +67,18 @@ class Work:
         self.steps: Steps[None] = self.cleaning.steps()
         self._unfolded: bytes | ProtocolError | None = None
         self._failed: Exception | None = None
-        """What went wrong in the other thread, or with it, whatever the batch is."""
+        """Why the function failed that the other thread was to do, whatever the batch is."""
         self.moved = 0
         """Bytes read and written as of the last step."""
 
     def step(self) -> Sequence[File] | Unfold | None:
-        """What it stops with.  Raises as its steps do, and StopIteration at their end."""
+        """Do a step of the pass; what it stops with.  Raises as the steps do, and StopIteration at their end."""
         unfolded, self._unfolded = self._unfolded, None
         failed, self._failed = self._failed, None
         return self.steps.send(unfolded) if failed is None else self.steps.throw(failed)
 
     def unfold(self, unfold: Unfold, then: Callable[[], None]) -> None:
-        """Have that called in another thread, and its result ready for the next step, or what it raised.
+        """Have `unfold` called in another thread, and its result, or what it raised, ready for the next step.
 
         Where there is no thread, or no memory, the pass fails, and goes on later: whoever waited for it would for ever.
         """
@@ -103,7 +103,7 @@ class Work:
         begun.add_done_callback(unfolded)
 
     def stop(self) -> None:
-        """Leave nothing behind that was not decided."""
+        """End the pass, leaving nothing behind that was not decided."""
         with suppress(Abandoned):
             self.steps.throw(Abandoned())
 
@@ -115,7 +115,7 @@ class Work:
         return moved
 
     def say(self) -> None:
-        """Say in the log what was done."""
+        """Say in the node's log what the pass did."""
         done = self.cleaning.statistics
         logger.info(
             "cleaned topic=%s partition=%d end=%d bytes_read=%d bytes_written=%d records_read=%d records_kept=%d",
