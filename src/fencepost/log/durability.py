@@ -37,7 +37,7 @@ class Durability:
             await self._waiter(lsn)
 
     async def wait_or_fail(self, lsn: Lsn) -> None:
-        """Wait until everything up to `lsn` is durable, or `fail` is called (not before this): for who ends the node."""
+        """Wait until everything up to `lsn` is durable, or `fail` is called (not before): for who ends the node."""
         if lsn > self.lsn:
             self._last = self._waiter(lsn)
             await self._last

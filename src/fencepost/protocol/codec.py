@@ -115,7 +115,7 @@ def decode_request(cls: type[T], buffer: Buffer, version: int, start: int) -> T:
 
 
 def decode_request_in_steps(cls: type[T], buffer: Buffer, version: int, start: int) -> Generator[None, None, T]:
-    """The same in steps: for a large request, which may have very many items.
+    """As `decode_request`, in steps: for a large request, which may have very many items.
 
     The buffer is not to be changed before the last one.
     """
@@ -164,7 +164,7 @@ def encode_response(message: Any, version: int, correlation_id: int) -> bytes:
 
 
 def begin_response(message: Any, version: int, correlation_id: int) -> bytes | Generator[None, None, bytearray]:
-    """The same where it is short; else the first step of it is done, and here are the others.
+    """A response frame where it is short; else the first step of it is done, and here are the others.
 
     The message is not to be changed before the last one.
     """
@@ -184,7 +184,7 @@ def begin_response(message: Any, version: int, correlation_id: int) -> bytes | G
 def _rest_of_response(
     steps: Generator[None, None, None], out: list[Any], correlation_id: int
 ) -> Generator[None, None, bytearray]:
-    """It grows in place: to put the parts of a large one together in the end would be a long step."""
+    """The rest of a response frame, which grows in place: to put the parts together in the end would be a long step."""
     frame = bytearray(_RESPONSE_FRONT.size)
     frame += b"".join(out)
     out.clear()

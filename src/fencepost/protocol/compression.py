@@ -21,13 +21,13 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 
 FOLDED_IN_A_STEP: Final = 128 * 1024
-"""Bytes; a multiple of a block of snappy."""
+"""Bytes that are compressed in one step; a multiple of a block of snappy."""
 
 #: For so many bytes of the limit one more gzip member, or block of a snappy frame, is taken: an empty one costs
 #: as much time as a full one.  (Java writes one member, and blocks of 32 KB.)
 _PER_MEMBER, _PER_BLOCK, _PARTS_IN_ANY_CASE = 64 * 1024, 1024, 64
 _GZIP_PIECE = 64 * 1024
-"""What is behind a member is copied, but no more of it than this."""
+"""Bytes of gzip data that are unfolded at once: what is behind a member is copied, but no more of it than this."""
 
 
 class TooLarge(ProtocolError):
@@ -72,7 +72,7 @@ USUAL_LEVELS: Final = {Compression.GZIP: 6, Compression.LZ4: 4, Compression.ZSTD
 
 
 def compress(compression: Compression, data: bytes, level: int | None = None) -> bytes:
-    """The compressed form, readable by every Kafka client.
+    """The compressed form of `data`, readable by every Kafka client; None: at the level in `USUAL_LEVELS`.
 
     The higher the level, the smaller and the slower (KIP-390): 1 to 9 for gzip (-1 is 6), 1 to 17 for lz4, -131072 to
     22 for zstd.
@@ -95,7 +95,7 @@ def compress(compression: Compression, data: bytes, level: int | None = None) ->
 
 
 def compress_in_steps(compression: Compression, data: bytes) -> Generator[None, None, bytes]:
-    """The same, as hard as usual, with a pause after each `FOLDED_IN_A_STEP` bytes: a few milliseconds."""
+    """As `compress` at its usual level, with a pause after each `FOLDED_IN_A_STEP` bytes: a few milliseconds."""
     if len(data) <= FOLDED_IN_A_STEP or compression is Compression.NONE:
         return compress(compression, data)
     parts, fold, end = _folding(compression)
@@ -107,7 +107,7 @@ def compress_in_steps(compression: Compression, data: bytes) -> Generator[None, 
 
 
 def _folding(compression: Compression) -> tuple[list[bytes], Callable[[bytes], bytes], Callable[[], bytes]]:
-    """What is first, what becomes of a piece, and what is last."""
+    """What the compressed form begins with, what compresses a piece, and what gives the end."""
     level = USUAL_LEVELS.get(compression, 0)
     if compression is Compression.GZIP:
         deflate = zlib.compressobj(level, zlib.DEFLATED, 31)
@@ -165,7 +165,7 @@ def check_start(compression: Compression, data: Buffer) -> None:
 
 
 def _has_another_lz4_frame(data: bytes) -> bool:
-    """Whether one begins behind the first, or that has so many blocks that nobody looks for its end."""
+    """Whether another frame begins behind the first, or that has so many blocks that nobody looks for its end."""
     (magic,) = _MAGICS[Compression.LZ4]
     if data.find(magic, len(magic)) < 0:
         return False
@@ -183,7 +183,7 @@ def _has_another_lz4_frame(data: bytes) -> bool:
 
 
 def _begins_as_snappy(data: memoryview) -> bool:
-    """A block has its size, and a piece that stands there as it is: what is first can be no copy."""
+    """Whether there is the size of a block, then a piece that stands there as it is: what is first can be no copy."""
     at = len(_XERIAL_HEADER) + 4 if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else 0
     size = shift = 0
     for byte in data[at : at + 5]:
@@ -200,7 +200,7 @@ def _too_large(limit: int) -> TooLarge:
 
 
 def _gunzip(data: memoryview, limit: int) -> bytes:
-    """Gzip data has one member or several, one after the other (RFC 1952, section 2.2)."""
+    """Unfold gzip data: one member or several, one after the other (RFC 1952, section 2.2).  Raises ProtocolError."""
     unpacked: list[bytes] = []
     room, at, members = limit, 0, _PARTS_IN_ANY_CASE + limit // _PER_MEMBER
     while at < len(data) or not unpacked:
@@ -221,7 +221,7 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
 
 
 def _lz4_packer(level: int) -> cramjam.lz4.Compressor:
-    """Java's reader refuses blocks that depend on each other."""
+    """A compressor of blocks that do not depend on each other: Java's reader refuses others."""
     return cramjam.lz4.Compressor(level=level, block_linked=False)
 
 
@@ -239,7 +239,7 @@ def _xerial_blocks(data: bytes) -> bytes:
 
 
 def _unsnappy(data: bytes, limit: int) -> bytes:
-    """Java writes blocks in the framing of its xerial library, librdkafka one raw block."""
+    """Unfold blocks in the framing of Java's xerial library, or one raw block of librdkafka.  Raises ProtocolError."""
     if not data.startswith(_XERIAL_MAGIC):
         return _unsnappy_block(data, limit)
     if len(data) < len(_XERIAL_HEADER):

@@ -25,7 +25,7 @@ Decoder = Callable[[Buffer, int, int], tuple[Any, int]]
 STEP = 500
 """Items that are decoded, or encoded, in one step."""
 SteppedDecoder = Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]
-"""The same in steps, between which somebody else may be served."""
+"""As a Decoder, in steps, between which somebody else may be served."""
 
 LONGEST_STRING = 0x7FFF
 """Flexible versions could say more, but nobody does, and what is stored has no room for it."""
@@ -56,22 +56,22 @@ def read_uvarint(buffer: Buffer, at: int, n: int) -> tuple[int, int]:
 
 
 def cut_off() -> ProtocolError:
-    """What is said of a length that cannot be."""
+    """The error for a length that cannot be."""
     return ProtocolError("a length or count is larger than what is left of the message, or negative")
 
 
 def too_many(count: int) -> ProtocolError:
-    """What is said of a request with more than MOST_ITEMS items."""
+    """The error for a request with more than MOST_ITEMS items."""
     return ProtocolError(f"its lists have {count} items in all, and those of a request no more than {MOST_ITEMS}")
 
 
 def too_long(name: str, length: int) -> ProtocolError:
-    """What is said of a string of more than LONGEST_STRING bytes."""
+    """The error for a string of more than LONGEST_STRING bytes."""
     return ProtocolError(f"{name} has {length} bytes: a string has at most {LONGEST_STRING}")
 
 
 def unexpected_null(name: str) -> ProtocolError:
-    """What is said of a null where there must be a value."""
+    """The error for a null where there must be a value."""
     return ProtocolError(f"{name} is null, which it may not be")
 
 
@@ -110,7 +110,7 @@ class _Writer:
     # Every method below leaves the position in `p`; `e` is the end of the buffer.
 
     def uvarint(self, depth: int, target: str, *checks: str) -> None:
-        """`checks`: of what has more than one byte."""
+        """Read an unsigned number of variable length.  `checks`: lines for one that has more than one byte."""
         self.add(depth, f"{target} = b[p]; p += 1", f"if {target} > 127:")
         self.add(depth + 1, f"{target}, p = uvarint(b, p, {target})", *checks)
 
@@ -178,12 +178,12 @@ class _Writer:
         self.add(depth, f"{target} = {items}")
 
     def counted(self, depth: int, count: str) -> None:
-        """Count items in `c`."""
+        """Count so many items in `c`, and refuse too many."""
         if self.bounded:
             self.add(depth, f"c += {count}", f"if c > {MOST_ITEMS}: raise too_many(c)")
 
     def structure(self, depth: int, cls: type[Message]) -> str:
-        """Returns what the message is called."""
+        """Read a message; returns the name that it has in the function."""
         made = self.name("m")
         self.add(depth, f"{made} = {self.refer('new', cls.__new__)}({self.refer('cls', cls)})")
         tagged, run = [], []
@@ -216,7 +216,7 @@ class _Writer:
             self.add(depth, f"{targets}, = {self.refer('s', unpack.unpack_from)}(b, p); p += {unpack.size}")
 
     def tags(self, depth: int, tagged: list[Field], made: str) -> None:
-        """Tagged fields come as count, then tag, size and bytes of each; unknown ones are stepped over."""
+        """Read tagged fields: a count, then tag, size and bytes of each; unknown ones are stepped over."""
         stop = self.name("stop")
         self.add(depth, "n = b[p]; p += 1", "if n:")
         self.add(depth + 1, "if n > 127: n, p = uvarint(b, p, n)", "if n > e - p: raise cut_off()")

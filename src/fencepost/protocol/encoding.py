@@ -19,7 +19,7 @@ Encoder = Callable[[Any, Callable[[Any], None]], None]
 """(message, append) -> None; every piece goes to `append`."""
 
 SteppedEncoder = Callable[[Any, Callable[[Any], None]], Generator[None, None, None] | None]
-"""The same in steps, between which somebody else may be served; None where there are no arrays: all of it is done."""
+"""As an Encoder, in steps, between which somebody else may be served; None where there are no arrays: all is done."""
 
 
 def _uvarint(number: int) -> bytes:
@@ -35,7 +35,7 @@ _SMALL = [_uvarint(number) for number in range(1024)]
 
 
 def uvarint(number: int) -> bytes:
-    """Unsigned variable-length form."""
+    """The unsigned variable-length form of a number."""
     return _SMALL[number] if number < 1024 else _uvarint(number)
 
 
@@ -80,7 +80,7 @@ class _Writer:
         self._run.append((kind, value))
 
     def zero(self) -> None:
-        """One byte of 0."""
+        """Write one byte of 0."""
         self._run.append(("x", ""))
 
     def flush(self, depth: int) -> None:
@@ -92,7 +92,7 @@ class _Writer:
             self.add(depth, f"w({self.refer('s', form.pack)}({values}))" if values else f"w({form.pack()!r})")
 
     def length(self, depth: int, kind: str, expression: str) -> None:
-        """Of what is there.  Nearly every number is small: then no function is called for it."""
+        """Write the length of what is there.  Nearly every number is small: then no function is called for it."""
         if self.flexible:
             self.add(depth, f"n = {expression} + 1", f"w(small[n] if n < {len(_SMALL)} else uvarint(n))")
         else:
@@ -146,7 +146,7 @@ class _Writer:
                 self.fixed(FIXED[fixed], source)
 
     def string(self, depth: int, field: Field, held: str) -> None:
-        """With its length in front, in one piece where it is short."""
+        """Write a string with its length in front, in one piece where it is short."""
         self.add(depth, f"n = len({held}) + 1", f"if n < {len(_SMALL)}: w(small[n] + {held})", "else:")
         self.add(depth + 1, f"if n > {LONGEST_STRING + 1}: raise too_long({field.name!r}, n - 1)")
         self.add(depth + 1, "w(uvarint(n))", f"w({held})")
@@ -178,7 +178,7 @@ class _Writer:
             self.tags(depth, tagged, held)
 
     def tags(self, depth: int, tagged: list[Field], held: str) -> None:
-        """Count, then tag, size and bytes of each tagged field that differs from its default, in tag order."""
+        """Write tagged fields: count, then tag, size and bytes of each that differs from its default, in tag order."""
         if not tagged:
             self.zero()
             return

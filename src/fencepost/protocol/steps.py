@@ -22,9 +22,9 @@ STEP: Final = 4_000
 FIRST_STEP: Final = 1_000
 """Units of the first step of what may have a large answer: of all who ask at once it is done before any second one."""
 UNFOLDED_IN_A_UNIT: Final = 1024
-"""Bytes unfolded that cost as much."""
+"""Bytes unfolded that cost one unit."""
 SUMMED_IN_A_UNIT: Final = 4096
-"""Bytes of which a checksum is made that cost as much."""
+"""Bytes of which a checksum is made that cost one unit."""
 ITEM: Final = 10
 """Units that it costs to look up and answer one of the things that a request names: a partition, a topic, a group."""
 LETTERS: Final = 8
@@ -37,7 +37,7 @@ class Room(Protocol):
     """Memory for what is unfolded, shared by all who take turns."""
 
     def claim(self, size: int) -> bool:
-        """Take so many bytes, if nobody else needs them."""
+        """Take so many bytes; False if somebody else needs them."""
         ...
 
     def wait_for(self, size: int) -> Generator[Any, Any, None]:
@@ -59,9 +59,9 @@ class Pace:
         self.pauses = 0
         """How often others may have been served meanwhile."""
         self.room = room
-        """None: there is enough."""
+        """The memory for what is unfolded; None: there is enough."""
         self.held = 0
-        """Bytes of it."""
+        """Bytes of the room that are held."""
 
     def hold(self, size: int) -> None:
         """Keep no more than so many bytes of the room."""
@@ -92,7 +92,7 @@ def cost_of_id(name: str) -> int:
 
 
 def each(items: Iterable[S], answer: Callable[[S], T], pace: Pace) -> Steps[list[T]]:
-    """What `answer` says of each."""
+    """What `answer` says of each item, in steps."""
     answers = []
     for item in items:
         if pace.is_used_up(ITEM):

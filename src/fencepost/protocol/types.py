@@ -25,7 +25,7 @@ FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
 FIRST_OFFSET: Final = Offset(0)
 NO_OFFSET: Final = Offset(-1)
 NO_LSN: Final = Lsn(0)
-"""Of what depends on no write."""
+"""The lsn of what depends on no write."""
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_TIMESTAMP: Final = Milliseconds(-1)
 

@@ -115,7 +115,7 @@ class GroupCoordinator:
         return self._load(begun)
 
     def _load(self, begun: Loading) -> Work[None]:
-        """Raises JournalUnreadable."""
+        """Read a journal partition, then answer for its groups.  Raises JournalUnreadable."""
         while not begun.step(loading.LOAD_STEP):
             yield
         shard = begun.shard
@@ -148,7 +148,7 @@ class GroupCoordinator:
         return self._shards.get(index) or unknown
 
     def close(self) -> None:
-        """No timer rings any more."""
+        """Let no timer ring any more."""
         self._membership.close()
 
     # Membership
@@ -156,7 +156,7 @@ class GroupCoordinator:
     async def join_group(
         self, request: JoinGroupRequest, client_id: str, client_host: str, version: int
     ) -> Answered[JoinGroupResponse]:
-        """JoinGroup, in this version of the API."""
+        """Answer JoinGroup, in this version of the API: when the generation begins, if it is to wait for that."""
         shard = self._shard(request.group_id)
         if isinstance(shard, ErrorCode):
             return Answered(refuse_join(shard, request.member_id), NO_LSN)
@@ -191,7 +191,7 @@ class GroupCoordinator:
         return self._membership.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
 
     def leave_group(self, group_id: str, leaving: Sequence[MemberIdentity]) -> Answered[list[ErrorCode]]:
-        """LeaveGroup; an error for each that is to leave."""
+        """Answer LeaveGroup: an error for each that is to leave."""
         shard = self._shard(group_id)
         if isinstance(shard, ErrorCode):
             return Answered([shard] * len(leaving), NO_LSN)
@@ -228,7 +228,7 @@ class GroupCoordinator:
         producer: ProducerIdAndEpoch,
         guard: VerificationGuard | None,
     ) -> Committed:
-        """TxnOffsetCommit (facts §7): offsets that count when the transaction commits.  `guard`: of verification."""
+        """Answer TxnOffsetCommit (facts §7): offsets that count when it commits.  `guard`: of verification."""
         shard = self._shard(who.group_id)
         if isinstance(shard, ErrorCode):
             return Committed(dict.fromkeys(offsets, shard), NO_LSN)
@@ -251,7 +251,7 @@ class GroupCoordinator:
         return Committed(errors, shard.lsn)
 
     def _begin(self, shard: GroupCoordinatorShard, group_id: str) -> ClassicGroup:
-        """A group is begun by the first commit that it may have, and stays, whatever becomes of that."""
+        """The group that commits; its first commit that may be begins it, and it stays, whatever becomes of that."""
         group = shard.groups.get(group_id)
         if group is None:
             group = shard.groups[group_id] = ClassicGroup(group_id, state_timestamp=self._clock.now())
@@ -260,7 +260,7 @@ class GroupCoordinator:
     def _entries(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> tuple[dict[TopicPartition, ErrorCode], list[journal.Entry], list[TopicPartition]]:
-        """Records for all offsets whose metadata is not too long (facts §7.2, 9)."""
+        """Errors of offsets; records, and partitions, of those whose metadata is not too long (facts §7.2, 9)."""
         now, limit = self._clock.now(), self.settings.metadata_max_bytes
         taken = [at for at, committed in offsets.items() if length_in_java(committed.metadata) <= limit]
         if sum([len(offsets[at].metadata) for at in taken]) > MOST_APPENDED:  # seen before it is encoded
@@ -311,7 +311,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Answered[Mapping[TopicPartition, ErrorCode] | ErrorCode]:
-        """OffsetDelete: an error for each partition, or one of the whole request."""
+        """Answer OffsetDelete: an error for each partition, or one of the whole request."""
         shard = self._shard(group_id)
         if isinstance(shard, ErrorCode):
             return Answered(shard, NO_LSN)
@@ -332,7 +332,7 @@ class GroupCoordinator:
     # Groups
 
     def known(self, group_id: str) -> ClassicGroup | ErrorCode:
-        """A group as DescribeGroups tells it; one that has only committed offsets is an empty group."""
+        """A group as DescribeGroups tells it, an empty one where it has only committed offsets; or the error."""
         shard = self._any_shard(group_id)
         if isinstance(shard, ErrorCode):
             return shard
@@ -366,7 +366,7 @@ class GroupCoordinator:
         return Answered(self._forget(shard, _Forgotten(group_id, partitions, with_group=True)), shard.lsn)
 
     def forget_topics(self, topics: Collection[str]) -> Work[bool]:
-        """Topics were deleted: others of their names would begin at offset 0.  Pending offsets go too; if all can."""
+        """Forget all offsets of deleted topics: others of their names would begin at offset 0.  Whether all went."""
         for begun in self._loading.values():
             begun.deleted |= dict.fromkeys(topics)
         while any(begun.goes_on for begun in self._loading.values()):  # until then the journal has them

@@ -132,20 +132,20 @@ class Membership:
         group_instance_id: str | None,
         generation_id: int,
     ) -> Answered[ErrorCode]:
-        """Heartbeat."""
+        """Answer Heartbeat, and begin the member's session again."""
         group = shard.groups.get(group_id)
         if group is None:
             return Answered(ErrorCode.UNKNOWN_MEMBER_ID, shard.lsn)
         return self._carry_out(shard, heartbeat(group, member_id, group_instance_id, generation_id))
 
     def heard_of(self, shard: GroupCoordinatorShard, group: ClassicGroup, member_id: str) -> None:
-        """A member that commits offsets is alive."""
+        """Begin the session of a member again that commits offsets, and so is alive."""
         self._apply(shard, group, heard_of(group, member_id))
 
     def leave(
         self, shard: GroupCoordinatorShard, group_id: str, leaving: Sequence[MemberIdentity]
     ) -> Answered[list[ErrorCode]]:
-        """LeaveGroup; an error for each that is to leave."""
+        """Answer LeaveGroup: an error for each that is to leave."""
         group = shard.groups.get(group_id)
         if group is None:
             return Answered([ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), shard.lsn)
@@ -154,19 +154,19 @@ class Membership:
     # Groups come and go
 
     def loaded(self, shard: GroupCoordinatorShard) -> None:
-        """The groups were read from the journal: every member has a session's time to show up."""
+        """Begin the sessions of all members of groups that were read from the journal: they have so long to show up."""
         for group in shard.groups.values():
             for member in group.members.values():
                 self._apply(shard, group, (watch(member),))
 
     def forget(self, shard: GroupCoordinatorShard, group_id: str) -> None:
-        """The tombstone of this group, which has no members, is in the journal."""
+        """Forget a group, which has no members: its tombstone is in the journal."""
         group = shard.groups.pop(group_id)
         assert not group.members, "only a group without members is removed"
         self._apply(shard, group, tuple(CancelTimer(session(member_id)) for member_id in group.pending_members))
 
     def close(self) -> None:
-        """No timer rings any more."""
+        """Let no timer ring any more."""
         self._timers.close()
 
     # Carrying out

@@ -51,7 +51,7 @@ class Offsets:
         self._open.setdefault(group, {}).setdefault(at, {})[producer_id] = None
 
     def remove(self, group: str, at: TopicPartition) -> None:
-        """A tombstone: the committed offset goes, and every pending one."""
+        """Take in a tombstone: the committed offset goes, and every pending one."""
         committed = self._committed.get(group)
         if committed is not None:
             committed.pop(at, None)
@@ -62,7 +62,7 @@ class Offsets:
             self._close(producer_id, group, at)
 
     def complete(self, producer_id: ProducerId, committed: bool) -> None:
-        """A marker: the pending offsets of this producer become committed ones, or go."""
+        """Take in a marker: the pending offsets of this producer become committed ones, or go."""
         for (group, at), kept in self._pending.get(producer_id, {}).items():
             known = self._committed.get(group, {}).get(at)
             if committed and (known is None or kept.record_offset > known.record_offset):
@@ -89,12 +89,12 @@ class Offsets:
     def all_committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """What `committed` gives of each partition."""
+        """The committed offset of each partition; None where there is none."""
         of_group = self._committed.get(group, {})
         return {at: of_group[at].committed if at in of_group else None for at in partitions}
 
     def unstable(self, group: str, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """The partitions of which `is_unstable` holds."""
+        """Those of the partitions whose committed offset a transaction that is open may still change."""
         of_group = self._open.get(group, ())
         return [at for at in partitions if at in of_group]
 
@@ -110,7 +110,7 @@ class Offsets:
         return sorted(found)
 
     def count(self, group: str) -> int:
-        """About how many partitions these are: one that has a pending offset, too, counts twice."""
+        """About how many partitions the group has offsets for: one with a pending offset, too, counts twice."""
         return len(self._committed.get(group, ())) + len(self._open.get(group, ()))
 
     def knows(self, group: str) -> bool:

@@ -209,7 +209,7 @@ def restore(group_id: str, stored: GroupMetadataValue) -> ClassicGroup:
 
 
 def can_be_stored(group: ClassicGroup) -> bool:
-    """Whether what its members say of themselves, and are told, can be appended."""
+    """Whether a group can be appended: what its members say of themselves, and are told, is not too long."""
     return (
         sum([len(each.metadata(group.protocol_name)) + len(each.assignment) for each in group.members.values()])
         <= MOST_APPENDED
@@ -217,7 +217,7 @@ def can_be_stored(group: ClassicGroup) -> bool:
 
 
 def stored_form(group: ClassicGroup) -> GroupMetadataValue:
-    """What is kept of a group."""
+    """The value of the record that keeps a group."""
     return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,

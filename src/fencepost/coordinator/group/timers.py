@@ -54,7 +54,7 @@ class Timers(Generic[K]):
             self._failures.pop(key, None)
 
     def close(self) -> None:
-        """None of them rings any more."""
+        """Let none of the timers ring any more."""
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()

@@ -171,7 +171,7 @@ class TransactionCoordinator:
     def end(
         self, transactional_id: str, producer_id: ProducerId, producer_epoch: Epoch, commit: bool, version: int
     ) -> Ended:
-        """Commit or abort.  `version` is the API version of the request."""
+        """Commit or abort the open transaction.  `version`: the API version of EndTxn."""
         entry = self._entries.get(transactional_id)
         if entry is None:
             error, lsn, _ = self._absent(transactional_id)
@@ -196,7 +196,7 @@ class TransactionCoordinator:
         return Ended(ErrorCode.NONE, decision.producer_id, decision.producer_epoch, entry.lsn, decision.timed_out)
 
     def timed_out(self, transactional_id: str, producer_id: ProducerId, producer_epoch: Epoch) -> bool:
-        """This pair's transaction was timed out by the server, and no other instance took over since (KIP-588)."""
+        """Whether this pair's transaction was timed out by the server, and nobody else took over since (KIP-588)."""
         entry = self._entries.get(transactional_id)
         return entry is not None and entry.transaction.was_timed_out(producer_id, producer_epoch)
 
@@ -250,7 +250,7 @@ class TransactionCoordinator:
         return self._load(begun)
 
     def _load(self, begun: Loading) -> Work[None]:
-        """Raises JournalUnreadable."""
+        """Read a journal partition, then answer for its ids.  Raises JournalUnreadable."""
         while self._shards.is_current(begun) and not begun.step(loading.LOAD_STEP):
             yield
         if self._shards.is_current(begun):
@@ -356,14 +356,14 @@ class TransactionCoordinator:
     # Steps
 
     def _absent(self, transactional_id: str) -> Added:
-        """What is answered for an id that is not held here."""
+        """The error, and the lsn, for an id that is not held here."""
         if not transactional_id:
             return Added(ErrorCode.INVALID_REQUEST)
         shard = self._shards.lookup(self.partition_for(transactional_id))
         return Added(shard) if isinstance(shard, ErrorCode) else Added(ErrorCode.INVALID_PRODUCER_ID_MAPPING, shard.lsn)
 
     def _new(self, transactional_id: str) -> TransactionalIdEntry | ErrorCode:
-        """An id that is used for the first time.  It is remembered when its first record is written."""
+        """The entry of an id used for the first time, remembered when its first record is written; or the error."""
         shard = self._shards.lookup(self.partition_for(transactional_id))
         if isinstance(shard, ErrorCode):
             return shard
@@ -372,7 +372,7 @@ class TransactionCoordinator:
         return TransactionalIdEntry(TransactionMetadata(transactional_id, producer_id), shard, shard.lsn)
 
     def _write(self, entry: TransactionalIdEntry, to: TransactionMetadata, level: int) -> ErrorCode:
-        """Append the next state and hold it, or change nothing."""
+        """Append the next state and hold it; the error if that is refused, with nothing changed."""
         assert (entry.transaction.state, to.state) in TRANSITIONS, "a transaction moves only as its table says"
         outcome = entry.shard.append(journal.encode(to, level))
         if isinstance(outcome, ErrorCode):

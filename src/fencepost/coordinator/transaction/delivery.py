@@ -32,7 +32,7 @@ class Delivery:
         return len(self._unfinished)
 
     def start(self, completion: Completion, now: Milliseconds) -> bool:
-        """Try at once.  True if every marker is written; else it goes on by itself."""
+        """Try at once to write the markers.  True if every one is written; else that goes on by itself."""
         if not completion.waiting:
             return True
         self._unfinished[completion] = None
@@ -42,16 +42,16 @@ class Delivery:
         return False
 
     def keep(self, completion: Completion, now: Milliseconds) -> None:
-        """Every marker is written, but `finished` must be told again later."""
+        """Have `finished` told again later of a completion whose markers are all written."""
         completion.postpone(now)
         self._unfinished[completion] = None
 
     def drop(self, completion: Completion) -> None:
-        """Results that come later are for nobody."""
+        """Forget a completion: results that come later are for nobody."""
         self._unfinished.pop(completion, None)
 
     def retry(self, now: Milliseconds, *, at_once: bool = False) -> None:
-        """Try those that are due, or all that are not being answered now."""
+        """Try the markers again that are due, or all that are not being answered now."""
         for completion in list(self._unfinished):
             if completion in self._unfinished and (completion.is_due(now) or (at_once and not completion.in_flight)):
                 self._advance(completion, now)
@@ -67,7 +67,7 @@ class Delivery:
             completion.postpone(now)
 
     def _attempt(self, completion: Completion, now: Milliseconds) -> bool:
-        """One write to all that wait.  True if none waits any more."""
+        """Write the marker once to all partitions that wait.  True if none waits any more."""
         completion.postpone(now)
         results = self._markers.write(completion.marker, list(completion.waiting))
         if isinstance(results, dict):

@@ -113,7 +113,7 @@ OUTCOMES_BUMPING: dict[tuple[State, bool, EpochRelation], Outcome | ErrorCode] =
 
 
 class End(NamedTuple):
-    """`version` is the API version of the request: it alone chooses the rules."""
+    """An EndTxn request.  `version`: that of the API, which alone chooses the rules."""
 
     producer_id: ProducerId
     producer_epoch: Epoch

@@ -12,7 +12,7 @@ from fencepost.protocol.types import Milliseconds
 
 
 def is_expired(transaction: TransactionMetadata, expiration_ms: Milliseconds, now: Milliseconds) -> bool:
-    """Nothing open, nothing pending, and not touched for long enough."""
+    """Whether the id has nothing open, nothing pending, and was not touched for so long."""
     return (
         transaction.state in IDLE
         and transaction.pending is None

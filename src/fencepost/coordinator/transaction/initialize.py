@@ -175,7 +175,7 @@ def initialize(
 
 
 def _first(transaction: TransactionMetadata, request: Initialize, now: Milliseconds) -> Transition:
-    """A new id, or one that had expired: its own producer id and epoch 0, whatever pair the caller held."""
+    """Claim a new id, or one that had expired: its own producer id and epoch 0, whatever pair the caller held."""
     return _claimed(transaction, request, now, ProducerIdAndEpoch(transaction.producer_id, Epoch(0)), Epoch(0))
 
 

@@ -183,7 +183,7 @@ def _decode(record: records.Record) -> Entry | None:
 
 
 def _transaction(transactional_id: str, value: TransactionLogValue, more: TransactionLogValue) -> TransactionMetadata:
-    """`more`: where the tagged fields are."""
+    """The transaction that a value stores.  `more`: where the tagged fields are.  Raises ProtocolError."""
     if value.transaction_status not in STORED:
         raise ProtocolError(f"status {value.transaction_status} is no state that is ever stored")
     instance_epoch = more.instance_epoch

@@ -37,7 +37,7 @@ class Listed(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """`unknown_states`: names in the filter that are no state's."""
+    """What ListTransactions answers.  `unknown_states`: names in the filter that are no state's."""
 
     error: ErrorCode
     unknown_states: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Listing(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """Empty or -1 filters let everything pass."""
+    """What ListTransactions filters by; an empty filter, or -1, lets everything pass."""
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()
@@ -57,7 +57,7 @@ class Filters(NamedTuple):
 
 
 def absent(transactional_id: str, error: ErrorCode, lsn: Lsn) -> Description:
-    """One that is not there, or cannot be asked for here; `error`: what other requests about it are answered."""
+    """An id that is not there, or cannot be asked for here; `error`: what other requests about it are answered."""
     unknown = error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if unknown else error, lsn=lsn)
 
@@ -65,7 +65,7 @@ def absent(transactional_id: str, error: ErrorCode, lsn: Lsn) -> Description:
 def describe(
     transaction: TransactionMetadata, waiting: Mapping[TopicPartition, None] | None = None, lsn: Lsn = NO_LSN
 ) -> Description:
-    """`waiting`: the partitions whose marker is missing, while the transaction is being ended."""
+    """A transaction as it is shown.  `waiting`: the partitions whose marker is missing, while it is being ended."""
     partitions = transaction.partitions if waiting is None else waiting
     current = transaction.current
     return Description(

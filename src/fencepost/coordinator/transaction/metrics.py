@@ -12,11 +12,11 @@ class TransactionMetrics:
     initialized: int = 0
     """Producer ids and epochs handed out for a transactional id."""
     committed: int = 0
-    """Counted when it is decided, like `aborted`."""
+    """Transactions committed; counted when it is decided, like `aborted`."""
     aborted: int = 0
-    """By whomever: those that were fenced or timed out are counted here, too."""
+    """Transactions aborted, by whomever: those that were fenced or timed out are counted here, too."""
     fenced: int = 0
-    """Aborted by another InitProducerId while they were open."""
+    """Transactions aborted by another InitProducerId while they were open."""
     timed_out: int = 0
     expired: int = 0
     """Transactional ids forgotten."""

@@ -92,7 +92,7 @@ class Completion:
         self.since, self.due = now, Milliseconds(now + delay)
 
     def is_due(self, now: Milliseconds) -> bool:
-        """A wall clock that jumped back must not delay markers."""
+        """Whether to try again; a wall clock that jumped back must not delay markers."""
         return not self.in_flight and (now >= self.due or now < self.since)
 
 
@@ -126,7 +126,7 @@ class Alarms:
         self._set = 0
 
     def set(self, entry: TransactionalIdEntry, deadline: Milliseconds | None) -> None:
-        """Ring after `deadline`, or earlier.  Nothing if there is none."""
+        """Set the alarm of an id to ring after `deadline`, or earlier.  None: nothing is set."""
         if deadline is None or (entry.alarm is not None and entry.alarm <= deadline):
             return
         entry.alarm = deadline
@@ -158,7 +158,7 @@ class TransactionCoordinatorShard:
         self.lsn = journals.lsn
 
     def append(self, batch: bytes) -> Lsn | ErrorCode:
-        """The lsn of the append, or what the client is told if it was refused."""
+        """Append a batch to the journal; its lsn, or the error that the client is told if it was refused."""
         outcome = self.log.append(batch, Origin.COORDINATOR)
         if isinstance(outcome, Appended):
             self.lsn = outcome.lsn
@@ -241,7 +241,7 @@ class TransactionCoordinatorShards:
         return loading
 
     def is_current(self, loading: Loading) -> bool:
-        """No newer election, and no resignation, came in between."""
+        """Whether no newer election, and no resignation, came in between."""
         return self.loading.get(loading.index) is loading
 
     def publish(self, loading: Loading) -> None:
@@ -269,7 +269,7 @@ class TransactionCoordinatorShards:
         self.entries[transactional_id] = entry.shard.entries[transactional_id] = entry
 
     def forget(self, transactional_id: str) -> None:
-        """The id's tombstone is written."""
+        """Forget an id whose tombstone is written."""
         del self.entries.pop(transactional_id).shard.entries[transactional_id]
 
     def expire(self, is_due: Callable[[TransactionMetadata], bool], now: Milliseconds) -> Work[int]:

@@ -19,7 +19,7 @@ TIMEOUT_RETRY_MS: Final = 100
 
 
 def is_due(transaction: TransactionMetadata, now: Milliseconds) -> bool:
-    """The open transaction's time is up: later than its deadline, as in Apache Kafka, not at it."""
+    """Whether the open transaction's time is up: later than its deadline, as in Apache Kafka, not at it."""
     deadline = transaction.deadline
     return deadline is not None and deadline < now
 

@@ -78,7 +78,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def keeps_prepared(self) -> bool:
-        """An open transaction was handed to a new producer, which may only end it (KIP-939)."""
+        """Whether an open transaction was handed to a new producer, which may only end it (KIP-939)."""
         return self.state is State.ONGOING and self.next_producer_epoch >= 0
 
     @property
@@ -86,7 +86,7 @@ class TransactionMetadata(NamedTuple):
         return self.state in PREPARED
 
     def was_timed_out(self, producer_id: ProducerId, producer_epoch: Epoch) -> bool:
-        """This pair's transaction was ended by its time-out, and no other instance took over since."""
+        """Whether this pair's transaction was ended by its time-out, and no other instance took over since."""
         return producer_id >= 0 and self.timed_out == (producer_id, producer_epoch)
 
     @property
@@ -98,5 +98,5 @@ class TransactionMetadata(NamedTuple):
 
 
 def is_exhausted(epoch: Epoch) -> bool:
-    """No further epoch could be given to a client after this one."""
+    """Whether no further epoch could be given to a client after this one."""
     return epoch >= LAST_CLIENT_EPOCH

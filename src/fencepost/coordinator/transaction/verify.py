@@ -19,7 +19,7 @@ def verify(
     producer_epoch: Epoch,
     partitions: Sequence[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """One answer for every partition asked for."""
+    """The error for each partition; NONE only where it is part of the open transaction of this pair."""
     current = transaction.current
     if producer_id != current.producer_id:
         return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)

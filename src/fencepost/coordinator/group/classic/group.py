@@ -96,11 +96,11 @@ class Member(NamedTuple):
 
     @property
     def protocol_names(self) -> frozenset[str]:
-        """What it can do."""
+        """Names of the protocols that the member can do."""
         return frozenset([name for name, _ in self.protocols])
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it said of itself for this protocol; nothing if it cannot do that."""
+        """The member's metadata for this protocol; empty if it cannot do that."""
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
 
@@ -180,13 +180,13 @@ class ClassicGroup(NamedTuple):
         return self._replace(members=members, static_members=static_members, leader_id=leader_id, common_protocols=None)
 
     def with_static_member_replaced(self, member: Member, member_id: str) -> ClassicGroup:
-        """A static member has another id from now on, and its part in the group; the old id is fenced."""
+        """The group with another id for a static member, which keeps its part in it; the old id is fenced."""
         replaced = self.without_members((member,))._replace(common_protocols=self.common_protocols)
         replaced = replaced.with_members((member._replace(member_id=member_id),))
         return replaced._replace(leader_id=member_id) if self.leader_id == member.member_id else replaced
 
     def with_pending(self, member_id: str) -> ClassicGroup:
-        """This id was given out."""
+        """The group with a member id that was given out and has not joined yet."""
         return self._replace(pending_members={**self.pending_members, member_id: None})
 
     def without_pending(self, gone: Iterable[str]) -> ClassicGroup:
@@ -244,7 +244,7 @@ class ClassicGroup(NamedTuple):
         return frozenset.intersection(*(member.protocol_names for member in self.members.values()))
 
     def select_protocol(self) -> str:
-        """What everybody can do and most like best; each member votes for the first of its own that is common."""
+        """The protocol that all can do and most like best; each votes for the first of its own that is common."""
         common = self._candidate_protocols()
         votes = Counter(
             next(name for name, _ in member.protocols if name in common) for member in self.members.values()

@@ -32,6 +32,6 @@ def heartbeat(
 
 
 def heard_of(group: ClassicGroup, member_id: str) -> tuple[Effect, ...]:
-    """The session of this member begins again, if it is one and does not wait for an answer."""
+    """What begins the session of this member again, if it is one and does not wait for an answer."""
     member = group.members.get(member_id)
     return () if member is None or member.awaiting is not None else (watch(member),)

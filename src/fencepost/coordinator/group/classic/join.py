@@ -277,7 +277,7 @@ def _rebalance_with(group: ClassicGroup, member: Member, settings: GroupSettings
 
 
 def _await(group: ClassicGroup, member: Member) -> Change:
-    """A member waits in JoinGroup; if it did so already, that request is not answered any more as it wished."""
+    """Have a member wait in JoinGroup; if it did so already, that request is not answered any more as it wished."""
     effects = (
         *answers_waiting((member,), ErrorCode.UNKNOWN_MEMBER_ID),
         CancelTimer(session(member.member_id)),

@@ -47,7 +47,7 @@ def leave(
 
 
 def _leaves(group: ClassicGroup, who: MemberIdentity, gone: dict[str, None]) -> ErrorCode:
-    """Whether this one leaves now, and is among those `gone` then."""
+    """The error for one who leaves; where there is none, its member id is among those `gone` then."""
     member_id, instance = who
     if instance is not None and not member_id:
         member_id = group.static_members.get(instance, "")

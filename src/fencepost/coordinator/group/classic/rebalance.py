@@ -45,7 +45,7 @@ LEAST_WAIT_MS: Final = Milliseconds(100)
 
 
 def watch(member: Member) -> SetTimer:
-    """The member was heard of: its session begins again."""
+    """What begins the session of a member again, which was heard of."""
     return SetTimer(session(member.member_id), member.session_timeout_ms)
 
 
@@ -71,7 +71,7 @@ def _farewell(member: Member) -> tuple[Effect, ...]:
 
 
 def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now: Milliseconds) -> Change:
-    """Everybody must join again; nothing new while that is so already."""
+    """Have everybody join again; nothing new while that is so already."""
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return Change(group)
     effects: list[Effect] = []

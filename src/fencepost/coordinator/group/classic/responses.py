@@ -19,7 +19,7 @@ def refuse_sync(error: ErrorCode) -> SyncGroupResponse:
 
 
 def joined(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
-    """A member is in the current generation.  Its leader is told who else is."""
+    """The answer to a member that is in the current generation.  Its leader is told who else is."""
     assert group.protocol_name is not None, "a generation with members has a protocol"
     members = group.members.values() if group.leader_id == member_id else ()
     return JoinGroupResponse(
@@ -56,7 +56,7 @@ def joined_without_rebalance(
 
 
 def assigned(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """What a member has in the current generation."""
+    """The answer to SyncGroup: what a member has in the current generation."""
     return SyncGroupResponse(
         error_code=ErrorCode.NONE,
         protocol_type=group.protocol_type,

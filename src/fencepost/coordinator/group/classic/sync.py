@@ -85,7 +85,7 @@ def sync(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Milli
 
 
 def _answer(group: ClassicGroup, member: Member, heard: tuple[Effect, ...]) -> SyncDecision:
-    """The leader was faster; with the last member that asks for its assignment the sync phase is over."""
+    """Answer a member when the leader was faster; with the last that asks for its assignment the sync phase is over."""
     if member.pending_sync:
         group = group.with_members((member._replace(pending_sync=False),))
         heard += _sync_phase_done(group)
