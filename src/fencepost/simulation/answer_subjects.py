@@ -46,7 +46,7 @@ def _id_of_key(key: bytes) -> Key:
 
 @lru_cache(_REMEMBERED)
 def _members_of_key(key: bytes) -> Key | None:
-    """The same of the groups' topic; None for what is not about members."""
+    """What a record of the groups' topic with this key is about; None for what is not about members."""
     return _members(decode_stored(GroupMetadataKey, key).group) if stored_version(key) == _OF_MEMBERS else None
 
 
@@ -67,7 +67,7 @@ def _one_id(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: 
 
 
 def _added_offsets(request: Any, response: Any, node: Node) -> Iterator[Key]:
-    """Nothing is told of the id where the topic of the groups' positions could not be made."""
+    """The transactional id; not where the topic of the groups' positions could not be made: nothing is told of it."""
     if CONSUMER_OFFSETS in node.topics.by_name:
         yield from _one_id(request, response, node)
 
@@ -101,7 +101,7 @@ def _group(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: A
 
 
 def _generation(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
-    """Positions of a group may be committed between its decision and its answer, who waits for others meanwhile."""
+    """The members of a group, not its positions: these may be committed between its decision and its answer."""
     yield _members(request.group_id)
 
 

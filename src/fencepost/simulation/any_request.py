@@ -144,7 +144,7 @@ class Asker:
         return self._random.randrange(PARTITIONS)
 
     def _producer(self, name: str | None) -> tuple[int, int]:
-        """Mostly the newest that it knows of, sometimes the one before."""
+        """A producer id and epoch for this name: mostly the newest that it knows of, sometimes the one before."""
         producer_id, epoch = self._producers.get(name, (0, 0))
         return producer_id, max(epoch - (self._random.random() < 0.1), 0)
 
@@ -185,7 +185,7 @@ class Asker:
         )
 
     def produce(self) -> ProduceRequest:
-        """Of somebody or nobody; new, again, or after a gap."""
+        """A batch of somebody or nobody; new, again, or after a gap."""
         name = self._random.choice((*_IDS, None, None))
         index, value = self._partition(), [(0, None, b"anything", ())]
         if name is None and self._random.random() < 0.5:
@@ -210,7 +210,7 @@ class Asker:
         return ProduceRequest(transactional_id=name, acks=-1, timeout_ms=1000, topic_data=[data])
 
     def fetch(self) -> FetchRequest:
-        """From near the end, so that what is not durable is among what it might be shown."""
+        """A read from near the end, so that what is not durable is among what it might be shown."""
         asked = [
             FetchPartition(partition=n, fetch_offset=self._offsets.get(n, 0), partition_max_bytes=1 << 20)
             for n in range(PARTITIONS)

@@ -30,7 +30,7 @@ _LATEST: Final = {CallFault.LATE: PATIENCE, CallFault.ANSWER_LATE: PATIENCE, Cal
 
 
 class NoAnswer(Exception):
-    """It was waited for as long as anybody waits."""
+    """Nothing was answered for as long as anybody waits."""
 
 
 class Surroundings(Protocol):
@@ -38,7 +38,7 @@ class Surroundings(Protocol):
 
     @property
     def storage(self) -> Storage | None:
-        """Of the node that runs now."""
+        """The storage of the node that runs now; None where none does."""
         ...
 
     def chance(self, name: str, /) -> random.Random:
@@ -55,7 +55,7 @@ class Surroundings(Protocol):
 
 
 class FaultyCalls:
-    """Faults come with the probabilities given for each kind, one at most for each call; or as `prompter` says."""
+    """Carries calls, and lets faults befall them, one at most each: with the probabilities given for each kind."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class FaultyCalls:
         self._repetitions: dict[asyncio.Task[None], None] = {}
 
     def end(self) -> None:
-        """Nothing goes wrong any more."""
+        """Let nothing go wrong any more."""
         self._faults = {}
         self._prompter = Prompter()
 
@@ -114,7 +114,7 @@ class FaultyCalls:
             carry_out()
 
     async def _pass(self, node: Storage, seconds: float) -> None:
-        """Time goes by.  Nobody waits any more on a node that has ended."""
+        """Let time go by, in seconds.  Raises CancelledError where the node has ended: nobody waits for it any more."""
         await asyncio.sleep(seconds)
         if self._world.storage is not node:
             raise asyncio.CancelledError

@@ -69,7 +69,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
 
 
 def kind(name: str) -> str:
-    """What a client is."""
+    """The kind of a client, which its name begins with."""
     return name.partition("-")[0]
 
 

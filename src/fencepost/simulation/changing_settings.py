@@ -31,7 +31,7 @@ class ChangingSettings:
         """What each is by now, None for the default; several where nobody was told whether a change was made."""
 
     async def change(self, chance: Random) -> None:
-        """One of one topic: to something else, or back to the default."""
+        """Change one setting of one topic: to something else, or back to the default."""
         if not self._changes:
             return
         topic, name = chance.choice([*TOPICS]), chance.choice(sorted(self._changes))
@@ -50,7 +50,7 @@ class ChangingSettings:
             self._world.note(told)
 
     async def judge(self) -> list[str]:
-        """What is not as it was set."""
+        """The settings that are not as they were set, in sentences."""
         if not self._changes:
             return []
         async with Admin(ADDRESS, runtime=self._world.runtime("settings")) as admin:

@@ -50,11 +50,11 @@ class ChangingTopics:
         """Topic, by the name that its records say, partition and value."""
 
     def named(self, topic: str) -> str:
-        """By the name that the records of a topic say: which of its lives this is."""
+        """The name of a topic that its records say: which of its lives this is."""
         return f"{REBORN}.{self.lives}" if topic == REBORN else topic
 
     async def prepare(self) -> None:
-        """Make them."""
+        """Make the topics."""
         async with self._admin() as admin:
             for topic, partitions in self.partitions.items():
                 await admin.create_topic(topic, partitions=partitions)
@@ -66,14 +66,14 @@ class ChangingTopics:
     # Records
 
     def begin(self) -> None:
-        """Have somebody write to them."""
+        """Have somebody write to the topics."""
         for topic in self.partitions:
             process = Process(self._world, f"feed-{topic}")
             self._processes.append(process)
             self._feeders.append(process.start(self._feed(process, topic)))
 
     async def end(self, patience: float) -> list[str]:
-        """Write no more; who does not end."""
+        """Write no more; who does not end within `patience` seconds."""
         self._stop.set()
         if not self._feeders:
             return []
@@ -88,7 +88,7 @@ class ChangingTopics:
         ]
 
     async def _feed(self, process: Process, topic: str) -> None:
-        """Without transactions, to every partition that there is."""
+        """Write without transactions to every partition of a topic that there is."""
         chance = self._world.chance(process.name)
         number = 0
         while not self._stop.is_set():
@@ -117,7 +117,7 @@ class ChangingTopics:
             self.acknowledged.append((topic, partition, value))
 
     async def send_last_ones(self, outcomes: Outcomes) -> None:
-        """When nothing goes wrong any more: one to each partition, so that every group has a position to store."""
+        """Write one to each partition, when nothing goes wrong any more: then every group has a position to store."""
         async with Producer(ADDRESS, runtime=self._world.runtime("last")) as producer:
             for topic, count in self.partitions.items():
                 for partition in range(count):
@@ -132,12 +132,12 @@ class ChangingTopics:
     # Administration
 
     def _admin(self) -> Admin:
-        """Its requests arrive once: a deletion that came late would be one of the next life."""
+        """An administrator whose requests arrive once: a deletion that came late would be one of the next life."""
         name = f"admin-{self._world.loop.time()}"
         return Admin(ADDRESS, runtime=Process(self._world, name, spared=True).runtime())
 
     async def grow(self) -> None:
-        """One partition more."""
+        """Give a topic one partition more."""
         if self.partitions.get(GROWN, MOST_PARTITIONS) < MOST_PARTITIONS:
             async with self._admin() as admin:
                 await admin.create_partitions(GROWN, self.partitions[GROWN] + 1)
@@ -145,7 +145,7 @@ class ChangingTopics:
             self._world.note(f"{GROWN} has {self.partitions[GROWN]} partitions")
 
     async def make_anew(self, chance: Random) -> None:
-        """A topic goes, and another one comes under its name."""
+        """Delete a topic, and make another one under its name."""
         if self._asked and (not self.is_fed or chance.random() < 0.5):
             await self._anything_anew()
         elif self.is_fed:
@@ -167,12 +167,12 @@ class ChangingTopics:
         self._world.note(f"{REBORN} lives its life {self.lives}")
 
     async def _nothing_comes(self) -> None:
-        """What was sent to it comes in this life: as it goes by the name it would be a record of the next one, too."""
+        """Wait until what was sent to the topic has come: by its name it would be a record of the next one, too."""
         held = max(process.cut_off_until for process in self._processes) - self._world.loop.time()
         await asyncio.sleep(max(held, 0) + 2 * LATEST)
 
     async def _catch_up(self) -> None:
-        """At once as many records as it had: the old positions are inside of it."""
+        """Write at once as many records as the topic had: the old positions are inside of it."""
         process = Process(self._world, f"again-{self.lives}", spared=True)
         async with Producer(ADDRESS, runtime=process.runtime()) as writer:
             values = [f"{REBORN}.{self.lives}-0-again{number}" for number in range(self._sent)]
@@ -185,7 +185,7 @@ class ChangingTopics:
         self._sent += 5
 
     async def delete_records(self, chance: Random) -> None:
-        """The first ones of a partition of TOPICS."""
+        """Delete the first records of a partition of TOPICS."""
         at = TopicPartition(topic := chance.choice(list(TOPICS)), chance.randrange(TOPICS[topic]))
         cluster = Cluster(ADDRESS, runtime=self._world.runtime(f"delete-{self._world.loop.time()}"))
         log = None if self._world.storage is None else self._world.storage.partition(*at)
@@ -201,7 +201,7 @@ class ChangingTopics:
 
 
 async def _delete(admin: Admin, topic: str) -> None:
-    """Somebody else may have; or this very call, of which an answer was lost."""
+    """Delete a topic; it may be gone already, by somebody else or by this very call, of which an answer was lost."""
     try:
         await admin.delete_topic(topic)
     except BrokerError as error:

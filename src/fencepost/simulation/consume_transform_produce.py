@@ -29,14 +29,14 @@ class Transformer(Member):
     """A member of a group that answers each record by one record of the output, exactly once."""
 
     MAX_BLOCK_MS = 2000
-    """For the calls of its producer."""
+    """Milliseconds that a call of its producer may take."""
 
     def __init__(self, scene: Scene, process: Process, group: Group, seat: int) -> None:
         super().__init__(scene, process, group, seat)
         self.producer = self._make_producer()
 
     async def replace_producer(self) -> None:
-        """By one with the same id, as if it had died."""
+        """Have another producer with the same id, as if the first had died."""
         await self.producer.abandon()
         self.producer = self._make_producer()
 
@@ -52,7 +52,7 @@ class Transformer(Member):
         )
 
     async def work(self) -> None:
-        """Until it is to leave.  Raises ClientError where only a new process helps."""
+        """Work until it is to leave.  Raises ClientError where only a new process helps."""
         try:
             await self._work()
         except (TimedOutError, ConnectionLostError, CommitInDoubtError, *REPLACED) as error:
@@ -81,7 +81,7 @@ class Transformer(Member):
                 await self._transact(records)
 
     async def _transact(self, records: list[ConsumerRecord]) -> None:
-        """All of it in one transaction, or nothing, and back to the first."""
+        """Answer the records in one transaction; where it is aborted, go back to the first."""
         member, begun = self.membership(), self._scene.now
         positions = {TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
         await self.producer.begin_transaction()
@@ -107,7 +107,7 @@ class Transformer(Member):
                 await self._look_again(member, positions)
 
     async def _look_again(self, member: Membership, positions: Mapping[TopicPartition, int]) -> None:
-        """As long as the generation lasts, nobody else stores anything for what this member has."""
+        """Note what is stored, if the generation still lasts: nobody else stores anything for what it has."""
         try:
             committed = await timed(self._scene, self._process, "committed", self.consumer.committed(positions))
         except TimedOutError:
@@ -119,7 +119,7 @@ class Transformer(Member):
             self._scene.notes.found.append(Found(self._process.name, positions, found))
 
     def _patience(self) -> asyncio.Timeout:
-        """Mostly enough where nothing is late."""
+        """How long a call is waited for: mostly enough where nothing is late."""
         waits = self._scene.calm.is_set() or self._chance.random() < 0.5
         return asyncio.timeout(None if waits else self._chance.uniform(0.002, 0.1))
 
@@ -139,7 +139,7 @@ class Transformer(Member):
         await self._dawdle()
 
     async def _commit_transaction(self) -> None:
-        """Once it is begun it is asked for until it is known what became of it."""
+        """Commit, and ask again until it is known what became of that."""
         while True:
             try:
                 async with self._patience():
@@ -159,7 +159,7 @@ class Transformer(Member):
         await self._rewind(records)
 
     async def _rewind(self, records: Sequence[ConsumerRecord]) -> None:
-        """To what is committed, or to where it was: it is the same, as long as the partition is ours."""
+        """Go back to what is committed, or to the first of the records: it is the same while the partition is ours."""
         first: dict[TopicPartition, int] = {}
         for record in records:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)

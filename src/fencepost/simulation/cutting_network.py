@@ -69,9 +69,9 @@ class CutConnection(asyncio.Transport, asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._socket: asyncio.Transport | None = None
         self._late: deque[bytes] = deque()
-        """What is on its way, in its order."""
+        """What is on its way, in the order in which it was sent."""
         self._last = 0.0
-        """When the last of it leaves."""
+        """When the last of that leaves, by the loop's clock in seconds."""
         self._nobodys = bytearray(_NOBODYS)
 
     # The client's side
@@ -91,7 +91,7 @@ class CutConnection(asyncio.Transport, asyncio.BufferedProtocol):
         return self._client is None or self._socket is None or self._socket.is_closing()
 
     def close(self) -> None:
-        """What was sent before is on its way all the same."""
+        """Close the socket when what was sent before has left."""
         self._end(None, self._last if self._late else 0.0)
 
     def abort(self) -> None:
@@ -130,7 +130,7 @@ class CutConnection(asyncio.Transport, asyncio.BufferedProtocol):
         self._end(ConnectionResetError(104, "connection reset"), sent + LINGERS)
 
     def _end(self, error: Exception | None, closing: float) -> None:
-        """The client's end is gone, its socket at that time of the loop."""
+        """End the client's side now, and its socket at the time `closing` of the loop."""
         client, self._client = self._client, None
         if client is not None:
             self._loop.call_soon(client.connection_lost, error)

@@ -19,7 +19,7 @@ from fencepost.protocol.types import Buffer
 from fencepost.simulation.disk_layers import Content, Directory, Node
 
 SLOWEST_SYNC = 0.002
-"""Seconds of virtual time."""
+"""Seconds of virtual time that a sync takes at most."""
 
 
 class PowerCut(BaseException):
@@ -104,7 +104,7 @@ class SimulatedDisk:
     def __init__(self, random: Random, capacity: int | None = None, descriptors: int | None = None) -> None:
         self._random = random
         self.root = Directory()
-        """Everything that is on it."""
+        """The directory that everything on the disk is in."""
         self._locks: dict[Path, object] = {}
         self._fuse: int | None = None
         self.capacity = capacity
@@ -129,7 +129,7 @@ class SimulatedDisk:
         self._fuse = None
 
     def power_loss(self) -> None:
-        """The same, and of what was not synced each part is kept or lost on its own."""
+        """Crash as `crash` does, and keep or lose each part of what was not synced on its own."""
         self.crash()
         self.root.lose(self._random)
 
@@ -248,10 +248,10 @@ class SimulatedDisk:
         return isinstance(self.node_at(path), Directory)
 
     def check_rights(self, path: Path) -> None:
-        """Everybody has all of them."""
+        """Raises nothing: everybody has all rights."""
 
     def is_open_to_others(self, path: Path) -> bool:  # noqa: ARG002
-        """There is nobody else."""
+        """False: there is nobody else."""
         return False
 
     def list(self, path: Path) -> list[str]:
@@ -321,7 +321,7 @@ class SimulatedDisk:
         return node
 
     def _parent(self, path: Path) -> tuple[Directory, str]:
-        """The directory that a path is in, and its name there."""
+        """The directory that a path is in, and its name there.  Raises FileNotFoundError if there is none."""
         *outer, name = _names(path)
         parent = self._node(outer)
         if not isinstance(parent, Directory):
@@ -336,7 +336,7 @@ class SimulatedDisk:
 
 
 def _names(path: Path) -> Sequence[str]:
-    """Those of the directories on the way, and its own."""
+    """The names of the directories on the way to a path, and its own."""
     parts = path.parts
     return parts[1:] if parts[:1] == ("/",) else parts
 

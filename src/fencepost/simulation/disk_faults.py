@@ -53,7 +53,7 @@ class FaultyDisk(SimulatedDisk):
         self._faults[self._content_at(path), use] = error
 
     def heal(self) -> None:
-        """No use of any file fails any more, and reads give what is there."""
+        """Let no use of any file fail any more, and reads give what is there."""
         self._faults.clear()
         self._wrong.clear()
 
@@ -74,7 +74,7 @@ class FaultyDisk(SimulatedDisk):
 
     @contextmanager
     def spared(self) -> Iterator[None]:
-        """Who looks on from outside the world meets no faults while this lasts."""
+        """Let who looks on from outside the world meet no faults while this lasts."""
         former, self._faults, self._wrong = (self._faults, self._wrong), {}, {}
         try:
             yield

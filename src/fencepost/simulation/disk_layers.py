@@ -26,7 +26,7 @@ class Content:
         return self._settled + len(self._operations)
 
     def settle(self, upto: int) -> None:
-        """The first `upto` operations are durable."""
+        """Make the first `upto` operations durable."""
         count = max(upto - self._settled, 0)
         if not count:
             return

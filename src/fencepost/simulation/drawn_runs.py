@@ -56,7 +56,7 @@ class Report(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The same for the same history."""
+        """The digest of the history: the same for the same history."""
         return hashlib.sha256("\n".join(self.history).encode()).hexdigest()
 
 

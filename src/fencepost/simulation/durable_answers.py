@@ -54,7 +54,7 @@ class Appends:
         """Of each partition, what was not durable when somebody last asked: lsn and first offset, in order."""
 
     def add(self, partition: Partition, header: BatchHeader, batch: Buffer, lsn: Lsn) -> None:
-        """A batch was appended."""
+        """Note that a batch was appended."""
         topic, newest = partition.topic, self._newest
         at = topic, partition.index
         newest[at] = newest[*at, header.producer_id] = lsn
@@ -68,7 +68,7 @@ class Appends:
         waiting.append((lsn, header.base_offset))
 
     def moved(self, partition: Partition, lsn: Lsn) -> None:
-        """The start of a partition was moved."""
+        """Note that the start of a partition was moved."""
         self._newest[partition.topic, partition.index] = lsn
 
     def newest(self, key: Key) -> int:
@@ -121,7 +121,7 @@ class WatchedStorage(Storage):
         return super().create_partition(topic, topic_id, index, settings, *rest, **options)
 
     def show(self, partitions: Iterable[Partition | OfflinePartition]) -> None:
-        """Those that are made for a topic have had its settings put in place once more."""
+        """Show partitions, with the settings of every log put in place once more: a topic's own have replaced them."""
         shown = list(partitions)
         for partition in shown:
             fields = self._fields
@@ -148,7 +148,7 @@ class WatchedStorage(Storage):
         return self.appends.first_unsynced(at, self.durability.lsn)
 
     def tell_stable(self, topic: str, index: int, stable: int, start: int) -> None:
-        """Somebody is told the last stable offset of a partition."""
+        """Note that somebody is told the last stable offset of a partition."""
         wrong = self._stable.tell((topic, index), stable, start)
         if wrong is not None:
             self._violated(wrong)
@@ -212,7 +212,7 @@ class WatchedConnection(Connection):
         return 0
 
     def _leaves(self, data: bytes) -> None:
-        """Bytes leave the node, perhaps a part of an answer only."""
+        """Look at bytes that leave the node, perhaps a part of an answer only."""
         leaving = self._leaving
         leaving += data
         while len(leaving) >= 8:

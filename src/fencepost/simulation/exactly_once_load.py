@@ -60,7 +60,7 @@ class Looper(Transformer):
         )
 
     async def _go_on(self, loop: ExactlyOnce) -> None:
-        """One transaction, if there are records in time."""
+        """Transform one transaction, if there are records in time."""
         records: Sequence[ConsumerRecord] = ()
         try:
             async with asyncio.timeout(self._chance.uniform(0.01, 1)):
@@ -84,7 +84,7 @@ class Looper(Transformer):
         return self._chance.randrange(len(records))
 
     def _have_bad_luck(self) -> None:
-        """At the end of a block, now and then."""
+        """Lose connections, or be cut off, at the end of a block: now and then."""
         dice = self._chance.random()
         if dice < 0.05:
             self._process.lose_connections()

@@ -134,7 +134,7 @@ class Member:
         self._generation: Membership | None = None
         self._paused: dict[TopicPartition, None] = {}
         self._moved: set[TopicPartition] = set()
-        """Where it went back, and was handed nothing since."""
+        """Partitions where it went back, and was handed nothing since."""
 
     def _subscribe(self, topics: Sequence[str]) -> None:
         if self._group.by_pattern:
@@ -151,7 +151,7 @@ class Member:
         )
 
     def note_owned(self, records: Sequence[ConsumerRecord] = ()) -> None:
-        """After every call that may have changed it, with what that handed out."""
+        """Note what it owns, after every call that may have changed that, with what the call handed out."""
         member, owned = self.membership(), tuple(self.consumer.assignment())
         if (member, owned) != self._owned and owned:
             kept = self._owned[1] if self._owned is not None and self.consumer.keeps_positions else ()
@@ -196,7 +196,7 @@ class Member:
     # Its work
 
     async def work(self) -> None:
-        """Until it is to leave.  Raises ClientError where its consumer gives up; then another one takes its place."""
+        """Work until it is to leave.  Raises ClientError where its consumer gives up: another takes its place."""
         try:
             while not self.leave.is_set():
                 try:
@@ -228,7 +228,7 @@ class Member:
             await self._after(records)
 
     async def poll(self) -> list[ConsumerRecord]:
-        """Records, or a TimeoutError: now and then nobody waits for them."""
+        """What the consumer hands out.  Raises TimeoutError now and then, when nobody waits for that."""
         wait, most = self._chance.uniform(0, 200), self._chance.choice(POLLED)
         patience = math.exp(self._chance.uniform(-8, -1.6)) if self._impatient() else None
         async with asyncio.timeout(patience):
@@ -244,7 +244,7 @@ class Member:
         return self._chance.random() < (0.1 if self._scene.calm.is_set() else 0.25)
 
     async def _iterate(self) -> None:
-        """One by one."""
+        """Take records one by one."""
         count = self._chance.randint(1, 10)
         try:
             async with asyncio.timeout(0.5):
@@ -286,7 +286,7 @@ class Member:
         self._scene.notes.stored.append(Stored(begun, self._process.name, member, told))
 
     def _go_back(self, records: list[ConsumerRecord]) -> None:
-        """To the first record again."""
+        """Go back to the first of the records."""
         first = records[0]
         at = TopicPartition(first.topic, first.partition)
         if at in self.consumer.assignment():
@@ -339,7 +339,7 @@ async def sit(
 async def live(
     scene: Scene, process: Process, task: asyncio.Future[None], leave: asyncio.Event, chance: random.Random
 ) -> None:
-    """What befalls a process, until it has ended."""
+    """Let things befall a process, until it has ended."""
     while not task.done():
         until = scene.now + (0.1 if scene.calm.is_set() else chance.expovariate(1 / 1.5))
         was_calm = scene.calm.is_set()

@@ -157,7 +157,7 @@ def _by_markers(partition: Partition) -> list[Logged]:
 
 
 def _by_the_index(partition: Partition) -> list[Logged]:
-    """Compaction takes markers of committed transactions whose records stay."""
+    """The records of a compacted partition: compaction takes markers of committed transactions whose records stay."""
     start, stable = partition.log_start_offset, partition.last_stable_offset
     aborted = partition.segments.aborted_transactions(start, partition.high_watermark)
 

@@ -63,9 +63,9 @@ class _Impatient:
         self._number = 0
         self._stop = asyncio.Event()
         self._kept = ""
-        """What the database says was decided for last."""
+        """The text of the transaction that the database decided for last."""
         self._decided = ""
-        """Which transaction that is."""
+        """The name of that transaction."""
         self._leaving: asyncio.Task[None] | None = None
 
     async def work(self, stop: asyncio.Event) -> None:
@@ -77,7 +77,7 @@ class _Impatient:
         await commit_at_last(self._process, self._number, self._outcomes, self._load)
 
     async def _live(self) -> None:
-        """One producer, from its start to its end."""
+        """Work with one producer, from its start to its end."""
         world, name, stop = self._world, self._process.name, self._stop
         producer = self._producer()
         try:
@@ -106,7 +106,7 @@ class _Impatient:
         await producer.close()
 
     async def _finds_out(self) -> bool:
-        """Nobody is left to be impatient: what was decided for is completed."""
+        """Have completed, when nobody is left to be impatient, what was decided for; whether it was."""
         producer = self._producer()
         try:
             await self._complete(producer)
@@ -130,7 +130,7 @@ class _Impatient:
             await self._complete(producer)
 
     async def _complete(self, producer: Producer) -> None:
-        """Have done what was decided, as whoever is started next does."""
+        """Have the transaction done that was decided for, as whoever is started next does."""
         try:
             is_committed = await self._again(partial(producer.complete_transaction, self._kept))
         except TransactionAbortedError as error:
@@ -157,7 +157,7 @@ class _Impatient:
             self._is_aborted(tag, error)
 
     async def _leave(self, producer: Producer) -> None:
-        """Close it, whatever it is doing."""
+        """Close a producer, whatever it is doing."""
         await asyncio.sleep(self._chance.expovariate(50))
         self._world.note(f"{self._process.name} is closed")
         await producer.close()
@@ -225,7 +225,7 @@ class _Impatient:
             self._is_committed(tag)
 
     async def _decided_for(self, producer: Producer, tag: str, prepared: str) -> None:
-        """The database has committed, together with the text."""
+        """Note that the database has committed, together with the text.  Raises Died where the producer ends then."""
         self._world.note(f"{tag} is decided for")
         self._kept, self._decided = prepared, tag
         if self._load.two_phase or not prepared:
@@ -255,13 +255,13 @@ class _Impatient:
     # Impatience
 
     async def _once(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Raises TimeoutError, where nobody waits for it any longer."""
+        """What the call gives.  Raises TimeoutError, where nobody waits for it any longer."""
         is_interrupted = not self._stop.is_set() and self._chance.random() < _INTERRUPTED
         async with asyncio.timeout(math.exp(self._chance.uniform(-9, -2)) if is_interrupted else None):
             return await call()
 
     async def _again(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Until somebody has waited long enough."""
+        """What the call gives, made again until somebody has waited long enough."""
         while True:
             try:
                 return await self._once(call)

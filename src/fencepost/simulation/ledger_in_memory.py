@@ -20,7 +20,7 @@ class LedgerInMemory:
         self.states = [packed(NOTHING_THERE)] * len(places)
         self.holders: dict[int, Process] = {}
         self.is_gone = False
-        """The run is over: nobody can open it.  Who has it open still has it."""
+        """Whether the run is over: nobody can open it.  Who has it open still has it."""
 
     def of(self, process: Process, begun: Callable[[], None] = lambda: None) -> Ledger:
         """The ledger as a process opens it, once.  Raises FileNotFoundError when the run is over.

@@ -39,10 +39,10 @@ class Owner(Protocol):
     """Who may keep its callbacks from running."""
 
     stands_still: bool
-    """Whether it does so now."""
+    """Whether it keeps its callbacks from running now."""
 
     def keeps(self, handle: Handle) -> bool:
-        """Whether this is not to run yet; its owner has it run later."""
+        """Whether this callback is not to run yet; its owner has it run later."""
         ...
 
 
@@ -62,7 +62,7 @@ class _Soon(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """The same for a later time."""
+    """As `_Soon`, for a later time."""
 
     __slots__ = ("owner",)
 
@@ -98,7 +98,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._scheduled: list[tuple[float, _Timer]] = []
         self._timer_cancelled_count = 0
         self._turns = 0
-        """Since time passed."""
+        """Turns of the loop since time passed."""
 
     def time(self) -> float:
         return self._now
@@ -117,7 +117,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Of one thread: of asyncio's own accord, for async generators that nobody has any more."""
+        """As `call_soon`, for there is one thread: asyncio calls it for async generators that nobody has any more."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(  # type: ignore[override]
@@ -175,7 +175,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 )
 
     def _tidy_timers(self) -> None:
-        """Forget those that were cancelled: when they are next, or many."""
+        """Forget timers that were cancelled: when they are next, or many."""
         timers = self._scheduled
         if len(timers) > _MANY_TIMERS and self._timer_cancelled_count > _MANY_CANCELLED * len(timers):
             timers[:] = [timer for timer in timers if not timer[1]._cancelled]

@@ -36,4 +36,4 @@ class MemoryMetadataStore:
         return True
 
     def close(self) -> None:
-        """It stays."""
+        """Do nothing: what is stored stays."""

@@ -91,7 +91,7 @@ class Checkpoint:
         return self.ends[batch_id - 1] if batch_id else BEGINNING
 
     def copy(self) -> Checkpoint:
-        """As it is now.  Of the batches that were begun, the last one may have been lost."""
+        """The checkpoint as it is now.  Of the batches that were begun, the last one may have been lost."""
         return Checkpoint(dict(self.ends), self.done)
 
 

@@ -16,7 +16,7 @@ from fencepost.simulation.request_faults import Passage
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 SLOWEST = 0.002
-"""Seconds for one way, at most."""
+"""Seconds that what is sent takes for one way, at most."""
 _FASTEST: Final = 0.00005
 
 
@@ -73,7 +73,7 @@ class _Listening:
         self.is_open = True
 
     def accepts(self, now: float) -> bool:
-        """Whether it takes one more now."""
+        """Whether it takes one connection more now."""
         return self.admission.room() > 0 and self.admission.wait_seconds(now) <= 0
 
 
@@ -151,7 +151,7 @@ class SimulatedNetwork:
         return _FASTEST + (SLOWEST - _FASTEST) * self._random.random()
 
     def pieces(self, data: bytes) -> list[bytes]:
-        """What arrives at once: mostly all of it, now and then in parts."""
+        """The parts of `data` that arrive at once: mostly all of it, now and then in two."""
         if len(data) < 2 or self._random.random() < 0.8:
             return [data]
         cut = self._random.randrange(1, len(data))
@@ -257,7 +257,7 @@ class SimulatedTransport(asyncio.Transport):
             self._send(peer, piece)
 
     def _send(self, peer: SimulatedTransport, piece: bytes | None) -> None:
-        """None: the end.  Nothing overtakes what was sent before."""
+        """Have a piece arrive at the other end (None: the end), and not before what was sent before."""
         soonest, held_until = self._loop.time(), self._held_until
         if soonest < held_until:
             soonest = held_until
@@ -287,7 +287,7 @@ class SimulatedTransport(asyncio.Transport):
         self.close()
 
     def break_off(self) -> None:
-        """Without a word to anybody."""
+        """Break this end off, without a word to anybody."""
         error = ConnectionResetError(104, "connection reset")
         self._loop.call_soon(self._lose, error, context=self._context)
 

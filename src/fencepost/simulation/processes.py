@@ -40,9 +40,9 @@ class Process:
         self.stands_still = False
         self.is_dead = False
         self.has_left_for_good = False
-        """Nobody comes after it."""
+        """Whether nobody comes after it."""
         self.is_to_leave = False
-        """As soon as it is calm: somebody else has its place."""
+        """Whether it is to end as soon as it is calm: somebody else has its place."""
         self.stood_still = 0.0
         """Seconds for which it stood still, in all."""
         self._kept: list[Handle] = []
@@ -50,7 +50,7 @@ class Process:
         self._connections: list[SimulatedTransport] = []
         self._started: list[asyncio.Future[Any]] = []
         self._held = (0.0, 0.0)
-        """Until when nothing leaves, and nothing arrives."""
+        """Until when nothing leaves, and nothing arrives, by the loop's clock in seconds."""
         self._trap: tuple[int, float] | None = None
         """The API after whose next request it is cut off, and for how many seconds."""
 
@@ -77,13 +77,13 @@ class Process:
 
     @property
     def has_ended(self) -> bool:
-        """Nothing that was started in it is under way."""
+        """Whether nothing that was started in it is under way."""
         return self.is_dead or all(each.done() for each in self._started)
 
     # What befalls it
 
     def stand_still(self, seconds: float) -> None:
-        """Nothing of it runs for so long; if it stands still already, it goes on when it would have."""
+        """Let nothing of it run for so long; if it stands still already, it goes on when it would have."""
         if self.stands_still:
             return
         self.world.note(f"{self.name} stands still for {seconds:.3f} s")
@@ -113,7 +113,7 @@ class Process:
         return self._held[0]
 
     def recover(self) -> None:
-        """Nothing befalls it any more."""
+        """Let nothing befall it any more."""
         self._held, self._trap = (0.0, 0.0), None
         self.go_on()
 
@@ -154,7 +154,7 @@ class Process:
         self._loop.run_soon(kept)
 
     def keeps(self, handle: Handle) -> bool:
-        """Whether this is not to run yet."""
+        """Whether this callback is not to run yet; it is kept then."""
         if self.stands_still:
             self._kept.append(handle)
         return self.stands_still
@@ -181,7 +181,7 @@ class Process:
         return await begun(transport, protocol, begin)
 
     def send(self, to: Passage | None, transport: Sending, data: bytes) -> None:
-        """A request leaves, or several."""
+        """Send one request or several, unless it is dead; then be cut off, where the trap is set for it."""
         if self.is_dead:
             return
         if transport.is_behind and claims(data):
@@ -231,7 +231,7 @@ class _Way:
 
 
 def _tell(outside: asyncio.Future[Any], task: asyncio.Task[Any]) -> None:
-    """What became of the work, to whoever waits outside of the process."""
+    """Tell whoever waits outside of the process what became of its work."""
     error = None if task.cancelled() else task.exception()
     if outside.done():
         return
@@ -244,7 +244,7 @@ def _tell(outside: asyncio.Future[Any], task: asyncio.Task[Any]) -> None:
 
 
 def _cancelled(process: Process, task: asyncio.Task[Any], outside: asyncio.Future[Any]) -> None:
-    """Somebody outside wants no more of it; of a dead process nothing is left to be told."""
+    """Cancel work that nobody outside wants any more; of a dead process nothing is left to be told."""
     if outside.cancelled() and not process.is_dead:
         task.cancel()
 

@@ -56,10 +56,10 @@ class Found(NamedTuple):
 
     host: str
     port: int
-    """Of a broker of it."""
+    """The port of a broker of the cluster."""
     brokers: int
     level: int
-    """Of transaction.version."""
+    """The finalized level of transaction.version."""
     makes_topics: bool
     """When it is asked to; otherwise they have to come into being when they are written to."""
 
@@ -155,7 +155,7 @@ async def work_on(plan: RealPlan, outside: Runtime, bootstrap_servers: str, tell
 
 
 def _patience(load: Load) -> float:
-    """Brokers look for transactions whose time is up now and then only."""
+    """Seconds in which everything ends: brokers look only now and then for transactions whose time is up."""
     return load.transaction_timeout_ms / 1000 + _LOOKS_AGAIN
 
 
@@ -172,7 +172,7 @@ async def _run(producers: Producers, world: RealWorld, seconds: float) -> list[s
 
 
 async def _leave_nothing(world: RealWorld, names: list[str]) -> None:
-    """What a cluster does not let go of stays there, under its name."""
+    """Remove what the run made; what a cluster does not let go of stays there, under its name."""
     # A request that comes after that has a topic made again, where topics are made for whoever asks for them.
     await world.dismiss(_GREETING_MS / 1000)
     await world.arrived()

@@ -66,7 +66,7 @@ class BefallenRequest(NamedTuple):
 
     @property
     def key(self) -> Hashable:
-        """Its kind."""
+        """Its kind: the client and the API."""
         return self.client, self.api
 
 
@@ -82,7 +82,7 @@ class BefallenCall(NamedTuple):
 
     @property
     def key(self) -> Hashable:
-        """Its kind."""
+        """Its kind: what is called for."""
         return self.call
 
 

@@ -220,13 +220,13 @@ class _Death:
         self._in = chance.choice((0, 0.004, 0.01, 0.016))
 
     def begun(self) -> None:
-        """It has begun a turn."""
+        """Note that a turn was begun."""
         self._after -= self._in_a_turn
         if self._in_a_turn and not self._after:
             asyncio.get_running_loop().call_later(self._in, self._die, context=Context())
 
     async def sent(self, turning: Turning) -> None:
-        """Another batch was given to be sent."""
+        """Note that another batch was given to be sent."""
         self._after -= not self._in_a_turn
         if not self._in_a_turn and not self._after:
             await turning.finish()

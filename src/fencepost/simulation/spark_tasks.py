@@ -153,7 +153,7 @@ class Scheduler:
         return [written for report in reports for written in report]
 
     def stop_attempts(self) -> None:
-        """The tasks are not wanted any more.  Some go on for a while all the same."""
+        """Stop the tasks, which are not wanted any more.  Some go on for a while all the same."""
         for process in self._processes():
             if self._random.random() >= self._trouble.lingering:
                 process.die(silently=False)
@@ -162,12 +162,12 @@ class Scheduler:
         return [*(each.process for each in self._running), *self._sending_ahead]
 
     def end(self) -> None:
-        """All is over."""
+        """End all attempts."""
         for process in self._processes():
             process.die(silently=False)
 
     def wake(self) -> None:
-        """Who stands still goes on."""
+        """Let those go on that stand still."""
         for process in self._processes():
             process.go_on()
 

@@ -140,7 +140,7 @@ class Application:
             await asyncio.sleep(self._random.uniform(0.01, 0.1))
 
     def calm_down(self, more: int) -> None:
-        """Nothing befalls anybody any more; so many batches more are to be committed."""
+        """Let nothing befall anybody any more; so many batches more are to be committed."""
         self._trouble = Trouble()
         self._goal = self.newest + more
         for life in self._lives:
@@ -215,7 +215,7 @@ class Application:
         return True
 
     def stop(self) -> None:
-        """Everybody is killed."""
+        """Kill everybody."""
         for life in self._lives:
             self._kill(life)
         for scheduler in self._schedulers:

@@ -26,7 +26,7 @@ class Cluster(NamedTuple):
 
     @property
     def address(self) -> str:
-        """As clients are given it."""
+        """The address that clients are given."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -40,7 +40,7 @@ class Cluster(NamedTuple):
         return self.places[0]
 
     def name_of(self, name: str) -> str:
-        """By which the cluster knows somebody."""
+        """The name that the cluster knows somebody by."""
         return self.prefix + name
 
 
@@ -60,7 +60,7 @@ class Surroundings(Protocol):
 
     @property
     def may_end_early(self) -> bool:
-        """The time of a transaction may have been up early, or it ended with its connection."""
+        """Whether the time of a transaction may have been up early, or it may have ended with its connection."""
         ...
 
     @property
@@ -81,7 +81,7 @@ class Surroundings(Protocol):
         ...
 
     async def until(self, time: float) -> None:
-        """Wait for that moment of the loop; not at all if it is over."""
+        """Wait for that moment of the loop, in seconds; not at all if it is over."""
         ...
 
     async def ends(self) -> Mapping[TopicPartition, int]:

@@ -35,7 +35,7 @@ class _Listener(logging.Handler):
 
 @contextmanager
 def caught() -> Iterator[list[str]]:
-    """What is logged of such errors while this lasts, as sentences."""
+    """Sentences about such errors, gathered as they are logged while this lasts."""
     told: list[str] = []
     listener = _Listener(told)
     for name in _LOGGERS:

@@ -124,14 +124,14 @@ class _Windowed:
         return connection
 
     async def _ready(self) -> _Writer:
-        """Under what the next transaction is: another protocol, or anything in doubt, takes another epoch."""
+        """The writer of the next transaction: another protocol, or anything in doubt, takes another epoch."""
         tv2 = min((await self._connection()).features.levels.get(_FEATURE, 0), self._newest) >= _TV2
         if self._writer is None or self._writer.tv2 != tv2:
             self._writer = await self._take_over(await self._connection(), tv2)
         return self._writer
 
     async def _take_over(self, connection: Connection, tv2: bool) -> _Writer:
-        """Whatever is open is aborted before this is answered."""
+        """Ask for an epoch; whatever is open is aborted before that is answered.  Raises _Refused, ClientError."""
         request = InitProducerIdRequest(
             transactional_id=self._id, transaction_timeout_ms=self._load.transaction_timeout_ms
         )
@@ -211,7 +211,7 @@ class _Windowed:
         self._process.world.note(f"{tag} {'committed' if is_committed else 'aborted'}: it {fate.value}")
 
     def _batches(self, tag: str, at: TopicPartition, writer: _Writer, sent: list[Sent]) -> deque[_Batch]:
-        """Of one partition, in their order."""
+        """New batches for one partition, in their order."""
         now, batches, shape = self._process.runtime().clock.now(), deque[_Batch](), self._load.shape
         for _ in range(self._chance.randint(1, 2 * IN_FLIGHT)):
             values = [f"{tag}-{len(sent) + n}" for n in range(self._chance.randint(1, 3))]
@@ -249,7 +249,7 @@ class _Windowed:
     # To its end
 
     async def _deliver(self, batches: dict[TopicPartition, deque[_Batch]], writer: _Writer) -> None:
-        """Every batch, until it is acknowledged.  Raises _Refused, and ClientError and its like when time is up."""
+        """Send every batch until it is acknowledged.  Raises _Refused, and ClientError and its like when time is up."""
         give_up = self._process.world.loop.time() + self._load.delivery_timeout_ms / 1000
         told = await outcomes_of(*(self._deliver_to(each, writer, give_up) for each in batches.values()))
         for each in told:
@@ -257,7 +257,7 @@ class _Windowed:
                 raise each
 
     async def _deliver_to(self, waiting: deque[_Batch], writer: _Writer, give_up: float) -> None:
-        """To one partition, with a window that moves on with each answer."""
+        """Send to one partition, with a window that moves on with each answer."""
         window: deque[_Batch] = deque()
         while waiting or window:
             answers: deque[tuple[_Batch, Answer]] = deque()
@@ -289,7 +289,7 @@ class _Windowed:
             raise _Refused(f"{batch.value}: {error.name}")
 
     async def _end(self, writer: _Writer, *, commit: bool, connection: Connection | None = None) -> None:
-        """Once more until it is answered: where it was carried out, that is said again."""
+        """End the transaction, asking until it is answered: where it was carried out, that is said again."""
         request = EndTxnRequest(
             transactional_id=self._id,
             producer_id=writer.producer_id_and_epoch.producer_id,
@@ -321,7 +321,7 @@ class _Windowed:
     # While its batches are on their way
 
     async def _leave_it(self, fate: _Fate, writer: _Writer, batches: dict[TopicPartition, deque[_Batch]]) -> None:
-        """Send what has room, and do not wait for it."""
+        """Send batches as far as there is room, and not wait: abort, or let another instance take over."""
         connection = await self._connection()
         late = {at: waiting.pop() for at, waiting in batches.items() if len(waiting) > 1}
         answers = [
@@ -348,13 +348,13 @@ class _Windowed:
 
 
 def _heard(answer: Answer) -> None:
-    """Of batches behind one that is refused nobody waits for the answers."""
+    """Look at the answer to a batch behind one that is refused: nobody waits for it."""
     if not answer.cancelled():
         answer.exception()
 
 
 def _error_of(answer: Any) -> int:
-    """The one of the answer, or the first of a partition."""
+    """The error of an answer, or else the first one of a partition."""
     if hasattr(answer, "results_by_topic"):
         errors = [each.partition_error_code for topic in answer.results_by_topic for each in topic.results_by_partition]
         return int(

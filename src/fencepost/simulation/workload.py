@@ -51,7 +51,7 @@ class Load(NamedTuple):
     pause: float = 0
     """Seconds between transactions, about."""
     most_records: int = 6
-    """Of a transaction."""
+    """How many records a transaction has, at most."""
     batch_bytes: int = 256 * 1024
     max_in_flight: int = 5
     compression: str = "none"
@@ -100,7 +100,7 @@ async def send(producer: Producer, sent: Sent, shape: Shape) -> asyncio.Future[R
 
 
 def goes_together(world: Surroundings, tag: str, load: Load) -> bool:
-    """Whether the records of this transaction are handed over so."""
+    """Whether the records of this transaction are handed over in one call for each partition."""
     return bool(load.together) and world.chance(f"{tag}/together").random() < load.together
 
 

@@ -49,11 +49,11 @@ class Client(Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """Nothing that was started in it is under way."""
+        """Whether nothing that was started in it is under way."""
         ...
 
     def stand_still(self, seconds: float) -> None:
-        """Nothing of it runs for so long."""
+        """Let nothing of it run for so long, in seconds."""
         ...
 
     def cut_off(self, seconds: float, *, sending: bool = True, receiving: bool = True) -> None:
@@ -61,7 +61,7 @@ class Client(Protocol):
         ...
 
     def recover(self) -> None:
-        """Nothing befalls it any more."""
+        """Let nothing befall it any more."""
         ...
 
 
@@ -114,7 +114,7 @@ class World:
 
     @property
     def storage(self) -> Storage | None:
-        """Of the node that runs now."""
+        """The storage of the node that runs now; None where none does."""
         return None if self.broker is None else self.broker.node.storage
 
     def chance(self, name: str) -> random.Random:
@@ -147,7 +147,7 @@ class World:
 
     @contextmanager
     def trouble(self, what: str) -> Iterator[None]:
-        """Something befalls the node while this lasts."""
+        """Write down that something befalls the node while this lasts."""
         if self.recorder is not None:
             self.recorder.trouble(what)
         yield
@@ -163,7 +163,7 @@ class World:
         return Runtime(self.clock, NamedNetwork(self.network, name), self.chance(name))
 
     async def until(self, time: float) -> None:
-        """Wait for that moment; not at all if it is over."""
+        """Wait for that moment of the loop, in seconds; not at all if it is over."""
         if time > self.loop.time():
             came = asyncio.Event()
             self.loop.call_at(time, came.set)
@@ -228,27 +228,27 @@ class World:
         await self.start()
 
     def violated(self, what: str) -> None:
-        """Something was seen that may never be: the run ends."""
+        """Note that something was seen that may never be: the run ends."""
         self.note(f"VIOLATION {what}")
         self.violations.append(f"{self.loop.time():.6f} {what}")
         self.broken.set()
 
     def kill(self) -> None:
-        """kill -9."""
+        """End the broker by kill -9."""
         self._end()
         self.disk.crash()
         self._changed("killed")
         self.note("broker killed")
 
     def lose_power(self) -> None:
-        """The machine goes off; what was not synced is lost, or not."""
+        """Switch the machine off: what was not synced is lost, or not."""
         self._end()
         self.disk.power_loss()
         self._changed("power lost")
         self.note("power lost")
 
     def give_up_start(self) -> None:
-        """The power was cut during a start."""
+        """End the start during which the power was cut."""
         assert self._starting is not None, "the broker was being started"
         self.broker = self._starting
         self.lose_power()
@@ -260,7 +260,7 @@ class World:
         self.network.take_down(PORT)
 
     async def stop(self) -> None:
-        """A clean stop.  Raises Violation if something was seen that may never be."""
+        """Stop the broker cleanly.  Raises Violation if something was seen that may never be."""
         broker, self.broker = self.broker, None
         if broker is not None:
             await broker.stop()

@@ -44,7 +44,7 @@ _ROOMS: Final = (
 BUGS: Final[Mapping[str, Bug]] = {
     bug.name: bug for room in _ROOMS for bug in read(resources.files(__name__).joinpath(f"{room}.patch").read_text())
 }
-"""By name."""
+"""Every bug by its name."""
 #: Modules whose functions compiled code stands in for, and what keeps that from being used.  As `compiled.files` says,
 #: which is not imported here: none of its bugs could be put in.
 COMPILED: Final = tuple(

@@ -40,7 +40,7 @@ class Bug(NamedTuple):
 
     @property
     def room(self) -> str:
-        """Where it is: log, coordinator, broker, client, ..."""
+        """The part of the code that the bug is in: log, coordinator, broker, client, ..."""
         return self.module.split(".")[1]
 
     def put_into(self, source: str) -> str:

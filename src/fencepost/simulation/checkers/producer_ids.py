@@ -44,7 +44,7 @@ class ProducerIds:
         self._instances = 0
 
     def add(self, handed: Handed) -> str | None:
-        """An answer leaves; what is wrong with that."""
+        """Note a pair that leaves in an answer; what is wrong with that, None if nothing is."""
         producer_id_and_epoch, owner = handed.producer_id_and_epoch, None
         if handed.known is not None:
             owner = self._owners.get(handed.known)

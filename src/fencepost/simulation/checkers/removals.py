@@ -23,7 +23,7 @@ _INTERNAL: Final = "__"
 
 
 class Removals:
-    """All that was ever removed in a world."""
+    """All records that were ever removed in a world."""
 
     def __init__(self, clock: Clock) -> None:
         """`clock`: that of the node, by which it knows what is too old."""
@@ -36,11 +36,11 @@ class Removals:
         """How far somebody has asked to have each partition deleted, be it done or not."""
 
     def ask(self, at: TopicPartition, before: float = math.inf) -> None:
-        """Somebody is about to have everything before this offset deleted, and may have."""
+        """Note that somebody is about to have everything before this offset deleted, and may have."""
         self._asked[at] = max(before, self._asked.get(at, 0))
 
     def add(self, partition: Partition, disk: Disk) -> str | None:
-        """The start of a partition has moved, and nothing of what is before it is gone yet; what is wrong with that."""
+        """Note that a partition's start moved, nothing before it being gone; what is wrong with that, or None."""
         if partition.topic.startswith(_INTERNAL):
             return None
         with disk.spared() if isinstance(disk, FaultyDisk) else nullcontext():

@@ -31,7 +31,7 @@ class Sequences:
         self._places: dict[tuple[str, int, int], _Place] = {}
 
     def add(self, topic: str, index: int, header: BatchHeader) -> str | None:
-        """A batch was appended; what is wrong with that."""
+        """Note that a batch was appended; what is wrong with that, None if nothing is."""
         if header.base_offset == 0:
             self._forget(topic, index)
         if topic in _INTERNAL or header.producer_id < 0:
@@ -55,7 +55,7 @@ class Sequences:
         return f"{who}, writes sequence {first} to {topic}-{index}, {expected} is next"
 
     def learn(self, topic: str, index: int, header: BatchHeader) -> None:
-        """A batch stands in the log since before; compaction may have taken others, and some of its records."""
+        """Note a batch that was in the log before; compaction may have taken others, and some of its records."""
         if topic in _INTERNAL or header.producer_id < 0:
             return
         key, known = (topic, index, header.producer_id), self._places.get((topic, index, header.producer_id))
@@ -66,7 +66,7 @@ class Sequences:
             self._places[key] = _Place(header.producer_epoch, None if known is None else 0)
 
     def _forget(self, topic: str, index: int) -> None:
-        """Another topic of that name."""
+        """Forget a partition of this name: it is another topic's now."""
         for key in [key for key in self._places if key[:2] == (topic, index)]:
             del self._places[key]
 

@@ -30,12 +30,12 @@ class StableOffsets:
         self._newest = told
 
     def begin(self, at: At, topic_id: UUID) -> None:
-        """A partition is made, or opened by a start; the topic of its name may be another one."""
+        """Note that a partition is made, or opened by a start; the topic of its name may be another one."""
         self._open.pop(at, None)
         self._topic_ids[at] = topic_id
 
     def add(self, at: At, header: BatchHeader) -> None:
-        """A batch was appended."""
+        """Note that a batch was appended."""
         if not header.is_transactional:
             return
         if header.is_control:
@@ -44,7 +44,7 @@ class StableOffsets:
             self._open.setdefault(at, {}).setdefault(header.producer_id, header.base_offset)
 
     def tell(self, at: At, stable: int, start: int) -> str | None:
-        """Somebody is told the last stable offset, and the start of the log; what is wrong with that."""
+        """Note that somebody is told the last stable offset, and the log's start; what is wrong with that, or None."""
         if stable < 0:
             return None
         key = self._topic_ids.get(at), at[1]

@@ -104,7 +104,7 @@ def _compact(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _label(event: Event) -> str:
-    """A few words beside the dot."""
+    """A few words about an event, beside its dot."""
     match event:
         case Request():
             return f"{event.api} #{event.exchange}"

@@ -88,7 +88,7 @@ class _Conversation:
 
 
 class Recorder:
-    """Everything that happens, in order, in seconds of virtual time.
+    """Writes down everything that happens, in order, in seconds of virtual time.
 
     `durable`: up to which lsn the node is; `state_of`: the state in which its coordinator has a transactional id.  None
     where there is no node, or where it does not know.

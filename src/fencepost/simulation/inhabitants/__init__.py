@@ -17,7 +17,7 @@ class Inhabitants(Protocol):
         ...
 
     async def rest(self) -> list[str]:
-        """Nothing goes wrong any more: get on, then come to an end.  Who does not, in bounded time."""
+        """Get on, now that nothing goes wrong any more, then come to an end.  Who does not, in bounded time."""
         ...
 
     def calm_down(self) -> None:

@@ -58,7 +58,7 @@ class Applications:
         self._plan = plan
         self.outcomes = {name: DriverOutcomes() for name in plan.names}
         self.seen: Seen | None = None
-        """What is there, when all is over."""
+        """What is in the log when all is over; None before."""
         self._applications = [
             Application(world, name, self.outcomes[name], plan.trouble, plan.patience, sends_ahead=name in plan.ahead)
             for name in plan.names
@@ -105,7 +105,7 @@ class Applications:
         return late
 
     async def _get_on(self) -> list[str]:
-        """Batches are committed in bounded time."""
+        """Who has not committed some batches more in bounded time."""
         self.calm_down()
         await asyncio.wait(self._keepers, timeout=_PATIENCE)
         for keeper in self._keepers:

@@ -66,7 +66,7 @@ class GroupsPlan(NamedTuple):
     groups: tuple[Group, ...] = (LEDGER, AUDIT)
     transformers: tuple[Group, ...] = (TRANSFORMERS,)
     loops: tuple[Group, ...] = ()
-    """Which read, transform and write with `ExactlyOnce`."""
+    """Groups that read, transform and write with `ExactlyOnce`."""
     requests_are_late: bool = False
     """A commit that is late may come after the next one."""
     batches: bool = False

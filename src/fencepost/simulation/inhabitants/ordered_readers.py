@@ -62,7 +62,7 @@ class OrderedReaders:
         self._calm.set()
 
     async def rest(self) -> list[str]:
-        """They come to the end of every partition."""
+        """Let the readers come to the end of every partition; who does not, and what they were told."""
         self._calm.set()
         give_up = self._world.loop.time() + self._world.patience
         while (left := await self._left()) and self._world.loop.time() < give_up:  # noqa: ASYNC110
@@ -86,7 +86,7 @@ class OrderedReaders:
         return torn_apart(reader.shown) + not_shown_once(reader.shown, left)
 
     async def _left(self) -> list[str]:
-        """Who is not at the end."""
+        """Who is not at the end of a partition, in sentences."""
         ends = await self._world.ends()
         return [
             f"ordered-{number} stands at {reader.stood.get(at)} of {at.topic}-{at.partition}, which ends at {end}"
@@ -96,7 +96,7 @@ class OrderedReaders:
         ]
 
     async def _live(self, number: int) -> list[str]:
-        """One life after the other; what should not have been told to it."""
+        """Live one life after the other; what should not have been told to it."""
         world, reader, lives, told = self._world, self.readers[number], 0, list[str]()
         chance = world.chance(f"ordered-{number}")
         while not self._over.is_set():

@@ -59,7 +59,7 @@ class Producers:
                 stop.set()
 
     async def rest(self) -> list[str]:
-        """A producer with transactions commits a last one by itself."""
+        """Let everybody commit once more, of its own accord, then come to an end; who does not, in sentences."""
         faults = await self._get_on([name for name in self._work if kind(name) in _GOES_ON])
         for stop in self._stops.values():
             stop.set()
@@ -74,7 +74,7 @@ class Producers:
         return faults
 
     async def _get_on(self, writers: list[str]) -> list[str]:
-        """Everybody commits something once more."""
+        """Who of the writers does not commit something once more, in sentences."""
         loop, committed = self._stage.world.loop, self._stage.outcomes.committed
         patience = self._stage.world.patience
         before, give_up = len(committed), loop.time() + patience
@@ -106,7 +106,7 @@ class Producers:
         return faults + changed(outcomes.sights)
 
     async def _judge_uncommitted(self) -> list[str]:
-        """What those were shown who read whatever there is, and are shown now."""
+        """The promises broken to readers of whatever there is, with one that reads it now."""
         parts, outcomes = self._stage.uncommitted, self._stage.outcomes
         if not parts:
             return []

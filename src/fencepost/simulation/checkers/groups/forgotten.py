@@ -41,6 +41,6 @@ def forgotten(notes: GroupNotes, *, requests_are_late: bool = False) -> list[str
 
 
 def _last(places: list[tuple[int, int]], before: int) -> tuple[int, int] | None:
-    """The last one of the newest generation before that one."""
+    """The last place of the newest generation before `before`; None if there is none."""
     earlier = [generation for generation, _ in places if generation < before]
     return next((place for place in reversed(places) if place[0] == max(earlier)), None) if earlier else None

@@ -6,5 +6,5 @@ from fencepost.protocol.types import TopicPartition
 
 
 def named(at: TopicPartition) -> str:
-    """As Kafka names its directory."""
+    """A partition as Kafka names its directory."""
     return f"{at.topic}-{at.partition}"

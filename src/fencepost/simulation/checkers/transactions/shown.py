@@ -16,7 +16,7 @@ def places_of(shown: Shown) -> dict[tuple[str, int, str], None]:
 
 
 def number_of(tag: str) -> int:
-    """Of a transaction, among those of its producer."""
+    """The number of a transaction among those of its producer."""
     return int(tag.rsplit("-", 1)[1])
 
 
