@@ -69,7 +69,7 @@ class ClientConnection(Protocol):
 
     @property
     def under_way(self) -> Collection[object]:
-        """Its requests that take more than one turn of the event loop."""
+        """The requests of the connection that take more than one turn of the event loop."""
         ...
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class Parts:
     markers: Callable[[LocalMarkers], Markers]
     """What lies between the coordinator and the leaders of this node."""
     registrar: Callable[[LocalRegistrar], Registrar]
-    """The same in the other direction."""
+    """What lies between the leaders of this node and the coordinator."""
 
 
 def open_node(parts: Parts) -> Node:

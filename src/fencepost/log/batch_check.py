@@ -194,7 +194,7 @@ def _demands(header: BatchHeader, settings: LogSettings, now: Milliseconds, scan
 def _check_records(
     records: Buffer, header: BatchHeader, settings: LogSettings, now: Milliseconds, demands: _Demands, pace: Pace
 ) -> Steps[Refused | None]:
-    """Which records do not have what is demanded of them."""
+    """The refusal of the records that do not have what is demanded of them; None if all have it."""
     keyed, timed, stamped = demands
     wrong: list[tuple[int, str]] = []
     error = ErrorCode.INVALID_RECORD

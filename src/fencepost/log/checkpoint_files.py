@@ -83,7 +83,7 @@ def write_version(disk: Disk, root: Path, ours: int) -> None:
 
 
 def write_cluster_id(disk: Disk, root: Path, cluster_id: str) -> None:
-    """`fencepost.properties`: which cluster the directory is of."""
+    """Write `fencepost.properties`: which cluster the directory is of."""
     _write(disk, root / CLUSTER_FILE, f"version=1\ncluster.id={cluster_id}\n")
 
 
@@ -96,7 +96,7 @@ def read_cluster_id(disk: Disk, root: Path) -> str | None:
 
 
 def write_starts(disk: Disk, directory: Path, number: int) -> None:
-    """`starts` beside the commit log: how often the node was started.  Durable with the next sync of `directory`."""
+    """Write `starts` beside the commit log: how often the node was started.  Durable when `directory` is synced."""
     _write(disk, directory / STARTS_FILE, f"{number}\n")
 
 
@@ -132,7 +132,7 @@ def index_of(directory: Path) -> int | None:
 
 
 def write_partition_metadata(disk: Disk, directory: Path, topic_id: uuid.UUID) -> None:
-    """`partition.metadata`: the topic id and, in a line that Apache Kafka does not read, the partition's number.
+    """Write `partition.metadata`: the topic id and, in a line that Apache Kafka does not read, the partition's number.
 
     It is synced by the first checkpoint that has records of the partition: until then the commit log knows them.
     """
@@ -189,7 +189,7 @@ def read_identity(disk: Disk, directory: Path) -> PartitionIdentity:
 
 
 def write_leader_epochs(disk: Disk, directory: Path, epochs: list[tuple[LeaderEpoch, Offset]]) -> None:
-    """`leader-epoch-checkpoint`: each leader epoch with its first offset."""
+    """Write `leader-epoch-checkpoint`: each leader epoch with its first offset."""
     _write(disk, directory / LEADER_EPOCHS, _leader_epochs_text(epochs))
 
 

@@ -168,7 +168,7 @@ class CommitLog:
         return self._add(file.entry())
 
     def name_pending(self, files: list[NamedFile]) -> None:
-        """For a new generation: put FILE entries in front of everything pending, for what that writes to."""
+        """Put FILE entries in front of everything pending, for what that writes to: a new generation begins so."""
         self._named_before |= self.named
         self.named = {FILE_ENTRY.unpack_from(e)[1] for e in self._pending if e[0] == Kind.FILE}
         self.named |= {file.number for file in files}

@@ -12,7 +12,7 @@ from fencepost.protocol.errors import ErrorCode
 logger = get_logger(__name__)
 
 MOST_FILES: Final = 10
-"""Of one partition, of which it is said that they are damaged."""
+"""Damaged files of one partition that are named in the log."""
 
 
 class FileDamaged(Exception):

@@ -27,7 +27,7 @@ class Deletion(NamedTuple):
     """A partition that is being deleted."""
 
     lsn: Lsn
-    """When this is durable in the commit log..."""
+    """The lsn of the deletion: when this is durable in the commit log..."""
     finish: Callable[[], None]
     """... this removes the files."""
     renamed: bool

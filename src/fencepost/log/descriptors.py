@@ -6,10 +6,10 @@ import contextlib
 import resource
 
 LEAST = 64
-"""With fewer a node may start, and then have none for its clients."""
+"""Descriptors; with fewer a node may start, and then have none for its clients."""
 _LEAST_FOR_FILES, _MOST = 16, 10_000
 _OTHERS = 64
-"""For the event loop, the metadata, standard streams and so on."""
+"""Descriptors for the event loop, the metadata, standard streams and so on."""
 
 
 def limit() -> int:

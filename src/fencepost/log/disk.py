@@ -20,7 +20,7 @@ from fencepost.protocol.types import Buffer
 SyncDone = Callable[[OSError | None], None]
 
 DIRECTORY_MODE: Final = 0o750
-"""Of the data directory and what is in it, where it is made: records are nobody else's.  A umask may be stricter."""
+"""The mode of what is made in the data directory, and of it: records are nobody else's.  A umask may be stricter."""
 FILE_MODE: Final = 0o640
 
 
@@ -124,11 +124,11 @@ class Disk(Protocol):
         ...
 
     def sync_now(self, files: Sequence[File]) -> None:
-        """The same, and wait for it.  For start and stop, where nobody else is kept waiting."""
+        """Make everything written to these files durable, and wait: at start and stop, where nobody else does."""
         ...
 
     def sync_directory(self, path: Path) -> None:
-        """`open_directory`, `sync_now` and `close` in one."""
+        """Sync a directory: `open_directory`, `sync_now` and `close` in one."""
         ...
 
     def exists(self, path: Path) -> bool: ...
@@ -148,7 +148,7 @@ class Disk(Protocol):
         ...
 
     def make_directory(self, path: Path) -> None:
-        """With its parents; durable once its parent directory is synced."""
+        """Make a directory, and its parents; durable once its parent directory is synced."""
         ...
 
     def remove(self, path: Path) -> None:

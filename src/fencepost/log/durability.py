@@ -12,7 +12,7 @@ from fencepost.protocol.types import NO_LSN, Lsn
 from fencepost.runtime import Work
 
 CALLED_AT_ONCE: Final = 100
-"""Of those who wait for one sync; the others are called in later turns of the event loop."""
+"""Callbacks, of those who wait for one sync, that are called at once; the others in later turns of the event loop."""
 
 
 class Durability:

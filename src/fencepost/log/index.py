@@ -167,7 +167,7 @@ class _Index:
 
     @property
     def sum(self) -> FileSum:
-        """Of the file, after `write`."""
+        """Size and CRC-32C of the file, after `write`."""
         assert self._crc is not None, "it was written"
         return FileSum(self._written, self._crc)
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 USUAL = 512
 """Descriptors, where nobody says how many there may be."""
 _LOOKED_AT = 64
-"""Of so many files one is looked for that can be closed without a sync."""
+"""Files among which one is looked for that can be closed without a sync."""
 
 
 def _split(path: Path) -> tuple[str, str]:
@@ -143,11 +143,11 @@ class OpenFiles:
         self.interruption = interruption
         self._limit = limit
         self._lock = RLock()
-        """For what is below, and for opening and giving up descriptors."""
+        """Held to use what is below, and to open and give up descriptors."""
         self._open: OrderedDict[_File, None] = OrderedDict()
-        """Those with a descriptor, roughly from the one longest not used."""
+        """Files with a descriptor, roughly from the one longest not used."""
         self._directories: dict[str, _Directory] = {}
-        """By their paths, as text: to look a `Path` up takes longer than the rest of opening a file."""
+        """Directories by their paths, as text: to look a `Path` up takes longer than the rest of opening a file."""
 
     # Descriptors
 

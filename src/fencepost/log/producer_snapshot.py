@@ -31,7 +31,7 @@ def snapshot_path(directory: Path, offset: Offset) -> Path:
 
 
 def _window_path(directory: Path, offset: Offset) -> Path:
-    """Where the windows stand that belong to it."""
+    """Where the windows stand that belong to the snapshot as of an offset."""
     return numbered_path(directory, offset, ".window")
 
 

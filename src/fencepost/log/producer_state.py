@@ -81,7 +81,7 @@ class ProducerEntry:
     """Where its open transaction begins here."""
     batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=WINDOW))
     opened_by: VerificationGuard | None = None
-    """Of the write that opened its transaction here."""
+    """The guard of the write that opened its transaction here."""
     last_seen: int = -1
     """When the broker last heard of it, by its own clock: record timestamps are the client's (facts §13.7, 9)."""
 

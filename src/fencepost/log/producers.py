@@ -23,7 +23,7 @@ from fencepost.runtime import Work
 _AT_ONCE: Final = 1000
 """Producers that are looked at in one step."""
 Ending: TypeAlias = tuple[LeaderEpoch, bool]
-"""Of a transaction by a marker: the epoch of its coordinator, and whether it commits."""
+"""How a marker ends a transaction: the epoch of its coordinator, and whether it commits."""
 
 
 class CompletedTransaction(NamedTuple):
@@ -188,7 +188,7 @@ class Producers:
         return any(self.entries[producer_id].last_seen < before for producer_id in self._open.values())
 
     def active(self) -> Iterator[ActiveProducer]:
-        """Those that there are now, each as it is when it is taken."""
+        """The producers that there are now, each as it is when it is taken."""
         for entry in list(self.entries.values()):
             yield ActiveProducer(
                 producer_id=entry.producer_id,

@@ -76,7 +76,7 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
 
 
 def _created(segment: Segment, now: Milliseconds) -> int:
-    """When it began: as long ago as its first and its newest record lie apart; -1 where that is not known.
+    """When a segment began (ms): as long ago as its first and its newest record lie apart; -1 where that is not known.
 
     If each start began to count anew, a node that is started often would never close it.  As in Apache Kafka the times
     of records are compared with each other only: they may all be of long ago.

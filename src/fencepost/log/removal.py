@@ -48,7 +48,7 @@ class Removals:
         self._waiting: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
         self._next = 0
         self._due: deque[Callable[[], None]] = deque()
-        """Those whose time has come: of a topic with thousands of partitions all at once."""
+        """Removals whose time has come: of a topic with thousands of partitions all at once."""
         self._is_held = False
         self._held: list[Callable[[], None]] = []
 

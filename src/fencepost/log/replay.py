@@ -374,7 +374,7 @@ class Replay:
 
 
 def _joined(noted: Iterable[tuple[int, memoryview]]) -> Iterator[tuple[int, bytes]]:
-    """The same writes in their order, each run of adjacent ones as one."""
+    """The same writes in their order, adjacent ones joined, up to about `_ONE_WRITE` bytes."""
     run: list[memoryview] = []
     begin = end = 0
     for position, data in noted:

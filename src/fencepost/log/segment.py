@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 
 _WALK_BYTES = 1024 * 1024
 SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", SUFFIX)
-"""Of the files of a segment."""
+"""How the names of a segment's files end."""
 _MISSING: Final = ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -41,7 +41,7 @@ class Segment:
     ) -> None:
         self._disk, self._directory = disk, directory
         self._ending = ending
-        """Of all its files: a segment that is being made has one."""
+        """What the names of all its files end with besides: a segment that is being made has something."""
         self.base_offset = base_offset
         self.number = number
         """Under this number the commit log knows it."""
@@ -142,7 +142,7 @@ class Segment:
             self.transactions.cut(last.last_offset)
 
     def trust_checksums(self, following: Offset) -> bool:
-        """It is not written to any more: what `.checksums` says of it counts.  `following`: where the next one begins.
+        """Believe what `.checksums` says: nothing is written to it any more.  `following`: where the next one begins.
 
         Returns False if its indexes have to be made again: there is no `.checksums`, or that is another segment's or an
         older one, or its transaction index is not what it was.  The others are looked at when they are used.

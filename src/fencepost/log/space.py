@@ -33,7 +33,7 @@ _PER_PARTITION: Final = 16 * 1024
 """A directory and three small files, each in a block of its own."""
 _FILES_PER_PARTITION: Final = 4
 _FEW_FILES: Final = 64
-"""With fewer that it may still have a disk is as good as full: a checkpoint of a few partitions makes as many."""
+"""Files; a disk that may have fewer is as good as full: a checkpoint of a few partitions makes as many."""
 
 
 def reserved(total: int, partitions: int) -> int:

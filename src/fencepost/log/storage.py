@@ -75,7 +75,7 @@ class Storage:
         self._recover_from_segments = recover_from_segments
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._shown: dict[tuple[str, int], Partition] = {}
-        """Those that anybody may use: not what is half made, nor what is being deleted."""
+        """Partitions that anybody may use: not what is half made, nor what is being deleted."""
         self.offline: dict[tuple[str, int], OfflinePartition] = {}
         """Partitions that are known but could not be opened."""
         self.deleted: Mapping[uuid.UUID, DeletedTopic] = {}

@@ -15,7 +15,7 @@ from fencepost.protocol.types import Offset, ProducerId
 
 _ENTRY = Struct(">hqqqq")
 _LAST_OFFSET = Struct(">18xq")
-"""Of an entry."""
+"""The last offset within an entry."""
 
 
 class AbortedTransaction(NamedTuple):

@@ -101,7 +101,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> Compression:
-        """Raises ProtocolError for a codec that nobody knows."""
+        """The codec of the records.  Raises ProtocolError for one that nobody knows."""
         try:
             return Compression(self.attributes & 7)
         except ValueError:

@@ -11,13 +11,13 @@ Milliseconds = NewType("Milliseconds", int)
 Offset = NewType("Offset", int)
 """Where a record stands in its partition, from 0 on."""
 Epoch = NewType("Epoch", int)
-"""Of a producer, 0 to `MAX_PRODUCER_EPOCH`, or the generation of a group; -1: none."""
+"""The epoch of a producer, 0 to `MAX_PRODUCER_EPOCH`, or the generation of a group; -1: none."""
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Of the leader of a partition, from 0 on; -1: none.  A coordinator's is that of its partition of the journal."""
+"""The epoch of a partition's leader, from 0 on; -1: none.  A coordinator's is that of its journal partition."""
 Lsn = NewType("Lsn", int)
 """How much of a node's commit log there is up to a write: the write is durable when that much of the log is."""
 ProducerId = NewType("ProducerId", int)
-"""From 0 on; -1: none."""
+"""The id of a producer, from 0 on; -1: none."""
 
 NO_EPOCH: Final = Epoch(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)

@@ -38,7 +38,7 @@ class Stage:
     passes: list[Part] = field(default_factory=list)
     """What each reader of committed records was shown, each time that it read."""
     uncommitted: list[Part] = field(default_factory=list)
-    """The same of those who read whatever there is."""
+    """What each reader of all records there are was shown, each time that it read."""
 
 
 Work = Coroutine[Any, Any, None]

@@ -17,7 +17,7 @@ _PATIENCE_MS: Final = 1000
 
 
 class ChangingSettings:
-    """Of the topics that producers write to.
+    """The settings of the topics that producers write to.
 
     `at_first`: what they were made with; `changes`: setting -> what it may be set to.
     """

@@ -41,7 +41,7 @@ class ChangingTopics:
         self.partitions = {GROWN: 1, REBORN: 1} if is_fed else {}
         self.lives = 1
         self._sent = 0
-        """To the topic that is made anew, at least."""
+        """Records that were sent to the topic that is made anew, at least."""
         self._between_lives = asyncio.Lock()
         self._stop = asyncio.Event()
         self._feeders: list[asyncio.Future[None]] = []

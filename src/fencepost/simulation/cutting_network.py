@@ -65,7 +65,7 @@ class CutConnection(asyncio.Transport, asyncio.BufferedProtocol):
         super().__init__()
         self._way = network
         self._client: asyncio.BufferedProtocol | None = client
-        """None: its end of the connection is lost."""
+        """The protocol of the client; None once its end of the connection is lost."""
         self._loop = asyncio.get_running_loop()
         self._socket: asyncio.Transport | None = None
         self._late: deque[bytes] = deque()

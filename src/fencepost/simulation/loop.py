@@ -47,7 +47,7 @@ class Owner(Protocol):
 
 
 OWNER: Final[ContextVar[Owner | None]] = ContextVar("owner", default=None)
-"""Whose the callbacks are that are scheduled now."""
+"""The owner of the callbacks that are scheduled now; None: nobody."""
 
 
 class _Soon(asyncio.Handle):

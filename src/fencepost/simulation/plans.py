@@ -77,11 +77,11 @@ class Circumstances(NamedTuple):
     """Settings of every log that no user could set so low."""
     limits: Mapping[str, int] = {}
     slowest_sync: float = 0.002
-    """Seconds."""
+    """Seconds that a sync takes at most."""
     level: int = 2
-    """Of transaction.version, at the beginning."""
+    """The finalized level of transaction.version at the beginning."""
     levels: Sequence[int] = (0, 1, 2)
-    """Which it may have later."""
+    """Levels that transaction.version may have later."""
     producers: int = 0
     idempotent: int = 0
     pipelined: int = 0
@@ -93,7 +93,7 @@ class Circumstances(NamedTuple):
     """Readers in commit order."""
     load: Load = Load()
     topic_settings: Mapping[str, str] = {}
-    """Of the topics that producers write to."""
+    """Settings of the topics that producers write to."""
     changes: Mapping[str, Sequence[str]] = {}
     """Setting -> what somebody may set it to, of those topics."""
     groups: GroupsPlan | None = None
@@ -105,7 +105,7 @@ class Circumstances(NamedTuple):
     apis: tuple[int, ...] | None = None
     call_faults: Mapping[CallFault, float] = {}
     largest_skew_ms: int = 0
-    """How far the clocks of clients are off."""
+    """Milliseconds that the clocks of clients are off, at most."""
 
     @property
     def clients(self) -> dict[str, Window]:

@@ -142,7 +142,7 @@ class Process:
             connection.abort()
 
     def lose_connections(self) -> None:
-        """They break off at this end; what was sent arrives all the same, and is answered in vain."""
+        """Break its connections off at this end; what was sent arrives all the same, and is answered in vain."""
         self.world.note(f"{self.name} loses its connections")
         for connection in self._connections:
             connection.lose_ours(SLOWEST)
@@ -258,6 +258,6 @@ class ProcessLoop(VirtualLoop):
         """What they were doing stays where it is until it is cleared away."""
 
     def clear_away(self) -> None:
-        """When all is over: what dead processes were doing ends."""
+        """End, when all is over, what dead processes were doing."""
         for process in self.dead:
             process.release()

@@ -61,7 +61,7 @@ class Found(NamedTuple):
     level: int
     """The finalized level of transaction.version."""
     makes_topics: bool
-    """When it is asked to; otherwise they have to come into being when they are written to."""
+    """Whether topics are made when it is asked to; otherwise they come into being when they are written to."""
 
 
 class Report(NamedTuple):

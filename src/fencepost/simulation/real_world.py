@@ -47,7 +47,7 @@ class RealWorld:
         """How many requests each fault befell."""
         self._at_work: dict[asyncio.Task[None], None] = {}
         self._late_until = 0.0
-        """By the loop's clock."""
+        """When all that was sent late has arrived, by the loop's clock in seconds."""
         self._seed = seed
         self._tell = tell
         self._begun = self.loop.time()

@@ -47,7 +47,7 @@ class Happening(NamedTuple):
     time: float
     """Seconds from the beginning, as all times here."""
     trouble: str
-    """Its name, in capitals."""
+    """The name of a kind of trouble, in capitals."""
     number: int
     """What is drawn while it happens follows from the seed of the run and this number."""
 
@@ -125,7 +125,7 @@ class Script(NamedTuple):
     requests: tuple[BefallenRequest, ...] = ()
     calls: tuple[BefallenCall, ...] = ()
     transactions: Mapping[str, tuple[Transaction, ...]] = {}
-    """By the name of the producer."""
+    """The transactions of each producer, by its name."""
 
 
 class _Befallen(Protocol):
@@ -191,7 +191,7 @@ class Prompter:
         return None if self._given is None else self._given.troubles
 
     def happens(self, happening: Happening) -> None:
-        """It befalls the node now."""
+        """Note that something befalls the node now."""
         self._troubles.append(happening)
 
     def request(

@@ -124,13 +124,13 @@ def has_fields(value: Any) -> bool:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """Of a named tuple or a dataclass, by name."""
+    """The fields of a named tuple or a dataclass, by name."""
     names = value._fields if hasattr(value, "_fields") else [field.name for field in fields(value)]
     return {name: getattr(value, name) for name in names}
 
 
 def defaults_of(value: Any) -> dict[str, Any]:
-    """Of the fields that have one."""
+    """The defaults of the fields that have one, by name."""
     if hasattr(value, "_fields"):
         return dict(value._field_defaults)
     found = {field.name: field.default for field in fields(value) if field.default is not MISSING}

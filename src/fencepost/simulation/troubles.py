@@ -67,7 +67,7 @@ class Scene(NamedTuple):
     world: World
     topics: ChangingTopics
     levels: Sequence[int]
-    """Of transaction.version, that may be finalized."""
+    """Levels of transaction.version that may be finalized."""
     settings: ChangingSettings
 
 
@@ -214,7 +214,7 @@ def _somebody(world: World, chance: Random) -> Client | None:
 
 
 async def _client_stands_still(scene: Scene, chance: Random) -> None:
-    """For a moment, or longer than every time-out of its own and of its sessions and transactions."""
+    """Let a client stand still for a moment, or longer than all time-outs of its own, its sessions and transactions."""
     process = _somebody(scene.world, chance)
     if process is not None:
         process.stand_still(chance.choice((0.05, 0.5, 6)))

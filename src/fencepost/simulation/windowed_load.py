@@ -51,9 +51,9 @@ class _Fate(Enum):
     COMMITS = "commits"
     ABORTS = "aborts"
     ABORTS_AT_ONCE = "aborts at once"
-    """While its batches are on their way."""
+    """It is aborted while its batches are on their way."""
     IS_TAKEN_OVER = "is taken over"
-    """By another instance, while they are."""
+    """Another instance takes over while its batches are on their way."""
 
 
 class _Refused(Exception):
@@ -72,7 +72,7 @@ class _Batch(NamedTuple):
 
     at: TopicPartition
     value: str
-    """Of its first record."""
+    """The value of its first record."""
     data: bytes
 
 

@@ -42,7 +42,7 @@ class Load(NamedTuple):
     prepares: bool = False
     """Whether impatient ones also prepare transactions."""
     two_phase: bool = False
-    """Those have no time-out."""
+    """Whether the transactions of impatient ones have no time-out (KIP-939)."""
     takeovers: float = 0
     """In how many another instance takes over while the first goes on."""
     transaction_timeout_ms: int = 60_000
@@ -55,15 +55,15 @@ class Load(NamedTuple):
     batch_bytes: int = 256 * 1024
     max_in_flight: int = 5
     compression: str = "none"
-    """Of the batches."""
+    """The codec of the batches."""
     together: float = 0
     """In how many transactions the records of a partition are handed over in one call."""
     batches: bool = False
     """Whether readers take what was fetched of one partition at once."""
     impatience_ms: int = 400
-    """For how long readers, and those who send raw requests or single records, wait for an answer."""
+    """Milliseconds that readers, and those who send raw requests or single records, wait for an answer."""
     shape: Shape = Shape()
-    """Of the records."""
+    """How the records are made."""
 
 
 class Sent(NamedTuple):
@@ -167,7 +167,7 @@ def start_producer(
     stop: asyncio.Event,
     load: Load = Load(),  # noqa: B008
 ) -> asyncio.Future[None]:
-    """`produce` in this process."""
+    """Have a process do `produce`."""
     return process.start(produce(process, outcomes, stop, load))
 
 

@@ -50,7 +50,7 @@ class OffsetPlan:
         self._places: dict[Place, TopicPartition] = {}
         """Where in the request what is committed stands."""
         self.errors: dict[Place, ErrorCode] = {}
-        """Of what is not committed; of everything once it is."""
+        """The error of each offset that is not committed; of every one once they are."""
 
     def look_up(self, refused: ErrorCode | None, pace: Pace) -> Steps[None]:
         """Find out which offsets can be committed: none if the whole request is `refused`."""

@@ -134,7 +134,7 @@ def finish(store: MetadataStore, storage: Storage, producer_ids: str) -> None:
 
 
 def catch_up(store: MetadataStore, storage: Storage, producer_ids: str) -> None:
-    """Of metadata older than the partitions, which are open: see to it that no producer id is given out twice.
+    """See to it, where metadata is older than the open partitions, that no producer id is given out twice.
 
     `producer_ids`: the key of the next producer id.  Raises NothingLeft, StorageFailed.
     """

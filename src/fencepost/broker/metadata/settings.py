@@ -196,7 +196,7 @@ IN_OTHER_UNITS: Final = (
 
 
 def _in_milliseconds(given: Mapping[str, object]) -> dict[str, object]:
-    """The same settings, with each time in milliseconds.  Raises BadSetting."""
+    """The settings with each time in milliseconds.  Raises BadSetting."""
     rest = dict(given)
     for name, finest, unit in IN_OTHER_UNITS:
         if name in rest:

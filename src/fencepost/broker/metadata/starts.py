@@ -30,11 +30,11 @@ class Known(NamedTuple):
     begun: int
     done: int
     generation: int
-    """Of the commit log: there was this one."""
+    """The first generation of the commit log in the last start, which was there."""
     beside_log: int
     """The number of starts beside the commit log."""
     newest_generation: int
-    """Of the commit log, as it is there."""
+    """The newest generation of the commit log that is there."""
 
     @property
     def next_number(self) -> int:

@@ -16,9 +16,9 @@ from fencepost.log.commit_log import StorageFailed
 from fencepost.log.disk import DiskFull, LocalDisk, NoDescriptors, NothingLeft, Withheld, make_file
 
 _START_WAITS_SECONDS: Final = 5.0
-"""For another process that has locked the file, when it is opened."""
+"""Seconds that opening the file waits for another process that has locked it."""
 _WAITS_MS: Final = 20
-"""The same while the node runs, where every client waits with it."""
+"""Milliseconds that a running node waits so; every client waits with it."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS metadata "
     "(key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, checksum INTEGER)"

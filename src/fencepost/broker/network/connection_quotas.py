@@ -18,7 +18,7 @@ logger = get_logger(__name__)
 
 
 _WINDOWS: Final = 11
-"""Of a second each, in which connections are counted (Kafka's quota.window.num and quota.window.size.seconds)."""
+"""Windows of a second, in which connections are counted (Kafka's quota.window.num, quota.window.size.seconds)."""
 _LONGEST_WAIT: Final = 1.0
 
 
@@ -35,7 +35,7 @@ class ConnectionRate:
         self._windows: deque[tuple[float, int]] = deque()
         """Beginning of each second in which some were accepted, and how many."""
         self._due: float | None = None
-        """When the next one may be accepted, if it came too early."""
+        """When the next connection may be accepted, if it came too early; else None."""
 
     def wait_seconds(self, now: float) -> float:
         """How long the next one has to wait from now on."""

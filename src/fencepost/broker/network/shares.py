@@ -23,7 +23,7 @@ class Shares:
 
     def __init__(self) -> None:
         self._line: dict[Callable[[], None], None] = {}
-        """Those who have used up a share."""
+        """Those who have used up a share and wait for another one."""
         self._newcomers: dict[Callable[[], None], None] = {}
         self._busy: set[Callable[[], None]] = set()
         """Who has used up a share since there was nobody in line, be he in line now or not."""

@@ -36,7 +36,7 @@ def lines(events: Iterable[Event]) -> Iterator[str]:
 
 
 def digest_of(events: Iterable[Event]) -> str:
-    """The same for the same history."""
+    """The SHA-256 of a history's lines: the same for the same history."""
     return hashlib.sha256("".join(_unended(events)).encode()).hexdigest()
 
 

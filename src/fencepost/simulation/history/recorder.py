@@ -76,7 +76,7 @@ class _Conversation:
 
     number: int
     open: dict[int, _Exchange] = field(default_factory=dict)
-    """By correlation id, those that are not over."""
+    """Exchanges that are not over, by correlation id."""
     on_its_way: dict[bool, deque[tuple[int, _Exchange]]] = field(
         default_factory=lambda: {True: deque(), False: deque()}
     )
@@ -84,7 +84,7 @@ class _Conversation:
     written: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     arrived: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     half: bytearray = field(default_factory=bytearray)
-    """Of an answer, what the node has written."""
+    """What the node has written of an answer."""
 
 
 class Recorder:

@@ -45,13 +45,13 @@ class ApplicationsPlan(NamedTuple):
     other_producers: float = 0
     """Seconds that a producer which is none of the applications keeps transactions open in the progress topic."""
     ahead: tuple[str, ...] = ()
-    """Those of them whose tasks send rows ahead."""
+    """Applications whose tasks send rows ahead."""
     abrupt: bool = False
     """Everybody is killed in the end, instead of coming to rest."""
 
 
 class Applications:
-    """They write to TARGETS (inhabitants.Inhabitants)."""
+    """Applications that write to TARGETS (inhabitants.Inhabitants)."""
 
     def __init__(self, world: World, plan: ApplicationsPlan) -> None:
         self._world = world

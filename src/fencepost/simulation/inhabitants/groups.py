@@ -74,7 +74,7 @@ class GroupsPlan(NamedTuple):
 
 
 class Groups:
-    """They read TOPICS and the topics that change (inhabitants.Inhabitants)."""
+    """Groups that read TOPICS and the topics that change (inhabitants.Inhabitants)."""
 
     def __init__(self, world: World, plan: GroupsPlan, topics: ChangingTopics, outcomes: Outcomes) -> None:
         self._world = world
@@ -132,7 +132,7 @@ class Groups:
     # The end
 
     def _read_truth(self) -> Truth:
-        """With the topic that was made anew by the name that its records say."""
+        """What is in the log, the topic that was made anew under the name that its records say."""
         assert self._world.storage is not None
         found = read_truth(self._world.storage, (*TOPICS, *self._topics.partitions, *self._outputs))
 

@@ -41,7 +41,7 @@ class Reader:
 
 
 class OrderedReaders:
-    """They read TOPICS (inhabitants.Inhabitants).  `exact`: nothing is deleted there, and nothing compacted."""
+    """Readers of TOPICS (inhabitants.Inhabitants).  `exact`: nothing is deleted there, and nothing compacted."""
 
     def __init__(self, world: World, count: int, *, exact: bool) -> None:
         self._world = world

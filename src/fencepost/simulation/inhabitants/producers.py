@@ -27,7 +27,7 @@ _NO_PATIENCE: Final = 5.0
 
 
 class Producers:
-    """They write to TOPICS (inhabitants.Inhabitants)."""
+    """Those who write to TOPICS, and who read it meanwhile (inhabitants.Inhabitants)."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ from fencepost.protocol.messages import JoinGroupResponse
 from fencepost.protocol.types import Milliseconds
 
 MOST_PROTOCOLS: Final = 100
-"""Of one member.  What is common to all of a group is looked for at each join; clients have five or so."""
+"""Protocols of one member.  What is common to a group is looked for at each join; clients have five or so."""
 
 
 class Join(NamedTuple):
