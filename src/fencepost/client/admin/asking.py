@@ -38,15 +38,15 @@ class Question(Generic[Item, Result]):
 
     request: Callable[[Sequence[Item]], Any]
     read: Callable[[Any, Sequence[Item]], Iterable[ItemResult[Item, Result]]]
-    """An answer, to what was asked about these."""
+    """Reads an answer to a request about these items."""
     refused: Callable[[Item], str]
     """What the refusal of an item means, as a sentence begins that the reason ends."""
     final: frozenset[ErrorCode] = frozenset()
-    """Errors that would pass elsewhere, but are an answer here."""
+    """Errors that would pass with another try elsewhere, but are an answer here."""
     once: bool = False
     """Whether it changes what it finds when it is carried out again."""
     least: int = 0
-    """Version."""
+    """The oldest version of the request that will do."""
     most: int | None = None
 
 

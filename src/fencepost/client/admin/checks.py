@@ -25,12 +25,12 @@ _GROUP_TYPES: Final = ("Unknown", "Classic", "Consumer", "Share", "Streams")
 
 
 def many(what: str, names: object) -> list[str]:
-    """Names, none of them twice."""
+    """Names as a list, each once."""
     return list(dict.fromkeys(one(what, name) for name in several(what, names)))
 
 
 def of_these(what: str, names: object, known: Iterable[str]) -> list[str]:
-    """Names that there are, in whatever case."""
+    """Names that are among the `known` ones, in whatever case of their letters."""
     there = {name.casefold() for name in known}
     found = many(what, names)
     for name in found:
@@ -40,17 +40,17 @@ def of_these(what: str, names: object, known: Iterable[str]) -> list[str]:
 
 
 def group_states(names: object) -> list[str]:
-    """States that a group can be in."""
+    """States that a group can be in, by Apache Kafka's names."""
     return of_these("states", names, _GROUP_STATES)
 
 
 def group_types(names: object) -> list[str]:
-    """Types of a group's protocol."""
+    """Types of a group's protocol, by Apache Kafka's names."""
     return of_these("types", names, _GROUP_TYPES)
 
 
 def texts(what: str, given: object) -> dict[str, str]:
-    """Settings and their values, which are texts also where they are numbers."""
+    """Settings and their values, which are strings also where they are numbers."""
     found = pairs(what, given)
     for name, value in found.items():
         if not isinstance(value, str):
@@ -60,22 +60,22 @@ def texts(what: str, given: object) -> dict[str, str]:
 
 
 def count(what: str, number: object, most: int = INT32) -> int:
-    """Of partitions or replicas; -1 leaves it to the broker, who says why it makes no other that is not positive."""
+    """A number of partitions or replicas; -1 leaves it to the broker, who says why it makes no other below 1."""
     return whole_number(what, number, -1, most)
 
 
 def brokers(what: str, given: object) -> list[int]:
-    """Ids of brokers."""
+    """Ids of brokers, 0 or more, as a list."""
     return [whole_number(what, each, 0, INT32) for each in several(what, given)]
 
 
 def switches(**given: bool) -> None:
-    """On or off."""
+    """Arguments that are True or False."""
     check_switches(**given)
 
 
 def new_topic(topic: object) -> NewTopic:
-    """A topic to make."""
+    """A NewTopic, and all that is in it."""
     if not isinstance(topic, NewTopic):
         raise TypeError(f"{topic!r} is no topic to make: give a NewTopic, as in NewTopic('orders', partitions=6)")
     replicas = {
@@ -92,14 +92,14 @@ def new_topic(topic: object) -> NewTopic:
 
 
 def new_topics(given: object) -> list[NewTopic]:
-    """Topics to make."""
+    """Several of `new_topic`, as a list."""
     if isinstance(given, NewTopic):
         raise TypeError(f"new={given!r}: give several, as in [{given!r}]")
     return [new_topic(each) for each in several("new", given)]
 
 
 def config_change(change: object) -> ConfigChange:
-    """Of settings."""
+    """A ConfigChange, and all that is in it."""
     if not isinstance(change, ConfigChange):
         raise TypeError(f"change={change!r}: give a ConfigChange, as in ConfigChange(set={{'retention.ms': '1000'}})")
     return ConfigChange(
@@ -111,22 +111,22 @@ def config_change(change: object) -> ConfigChange:
 
 
 def spec(at: object, given: object) -> int:
-    """A time or the name of an offset."""
+    """A time in milliseconds since 1970, or an OffsetSpec, for the partition `at`."""
     if whole_number(f"specs[{at}]", given, -(2**63)) < min(OffsetSpec):
         raise ValueError(f"specs[{at}]={given}: it must be an OffsetSpec, or 0 or more milliseconds since 1970")
     return int(given)  # type: ignore[call-overload, no-any-return]
 
 
 def specs(given: object) -> dict[TopicPartition, int]:
-    """Times or the names of offsets."""
+    """By partition what `spec` takes."""
     return {place(at): spec(at, each) for at, each in pairs("specs", given).items()}
 
 
 def ends(given: object) -> dict[TopicPartition, int]:
-    """Offsets before which records are deleted, -1 being the high watermark."""
+    """By partition the offset before which records are deleted; -1: the high watermark."""
     return {place(at): whole_number(f"before[{at}]", offset, -1) for at, offset in pairs("before", given).items()}
 
 
 def level(given: object) -> int:
-    """Of a feature."""
+    """A level of a feature, 0 to 32,767."""
     return whole_number("level", given, 0, _INT16)

@@ -51,7 +51,10 @@ class ConfigEntry(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """Of single settings; the others stay.  `append` and `subtract` are for lists: their items, with commas between."""
+    """A change of single settings; the others stay.
+
+    `set`: new values.  `delete`: back to the default.  `append` and `subtract`: items of lists, with commas between.
+    """
 
     set: Mapping[str, str] = {}
     delete: Iterable[str] = ()

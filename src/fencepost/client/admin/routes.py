@@ -28,7 +28,7 @@ class Route(Protocol[Item]):
         ...
 
     def forget(self, item: Item) -> None:
-        """What is known of where to ask about it has proved wrong."""
+        """Forget where to ask about an item: it has proved wrong."""
         ...
 
 

@@ -61,7 +61,7 @@ class NewTopic(NamedTuple):
 async def describe_topics(
     cluster: Cluster, names: Sequence[str] | None, deadline: Deadline
 ) -> dict[str, TopicDescription]:
-    """These topics, or all if it is None."""
+    """Describe these topics, or all if `names` is None."""
     cluster.check_open()
     if names is not None and not names:
         return {}
@@ -109,7 +109,7 @@ async def create_topics(
     exist_ok: bool = False,
     validate_only: bool = False,
 ) -> None:
-    """Each topic has a leader for each partition when this returns, as far as the broker that was asked knows."""
+    """Make topics.  Each has a leader for each partition then, as far as the broker that was asked knows."""
     by_name = {topic.name: topic for topic in topics}
     if len(by_name) < len(topics):
         raise ValueError("a topic is to be made twice: name each once")
@@ -196,7 +196,7 @@ async def delete_topics(cluster: Cluster, names: Iterable[str], deadline: Deadli
 async def create_partitions(
     cluster: Cluster, counts: Mapping[str, int], deadline: Deadline, *, validate_only: bool = False
 ) -> None:
-    """Grow topics to so many partitions."""
+    """Grow topics to the number of partitions that `counts` has for each."""
 
     def request(names: Sequence[str]) -> CreatePartitionsRequest:
         wanted = [CreatePartitionsTopic(name=name, count=counts[name]) for name in names]
