@@ -52,7 +52,7 @@ class Unnumbered:
 
     @property
     def takes_records(self) -> bool:
-        """As of `Idempotence`."""
+        """Whether a record can be sent now: always."""
         return True
 
     def versions(self) -> tuple[int, int]:
@@ -62,7 +62,7 @@ class Unnumbered:
         return True
 
     def answered(self, took: float) -> None:
-        """Nothing is learned from it."""
+        """Does nothing: what is sent next does not depend on how long an answer took."""
 
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:  # noqa: ARG002
         return error

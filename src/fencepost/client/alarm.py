@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """Calls `ring` once for all that is asked for before it, at the earliest time."""
+    """Calls `ring` at the earliest of the times that were set, once for all of them; then others may be set."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
         self._loop = loop
@@ -17,7 +17,7 @@ class Alarm:
         self.is_set = False
 
     def set(self, when: float) -> None:
-        """At this time of the loop's clock, in seconds; after what runs now if it has passed, as 0 has."""
+        """Ring at this time of the loop's clock, in seconds, or earlier; after what runs now if it has passed (0)."""
         if self._handle is not None:
             if self._at <= when:
                 return

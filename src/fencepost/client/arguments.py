@@ -32,35 +32,38 @@ def text(what: str, given: object) -> str:
 
 
 def one(what: str, name: object) -> str:
-    """A name."""
+    """`name` as a str.  Raises what `text` does, and ValueError if it is empty."""
     if not text(what, name):
         raise ValueError(f"{what} is empty: give a name")
     return str(name)
 
 
 def several(what: str, given: object) -> list[Any]:
-    """Whatever it is several of; a str is one name and not its letters."""
+    """The items of `given` as a list.  Raises TypeError if it is not iterable, or a str or bytes: that is one name."""
     if isinstance(given, str | bytes):
         raise TypeError(f"{what}={given!r}: give several names, as in [{given!r}]")
     return list(iterable(what, given))
 
 
 def iterable(what: str, given: object) -> Iterable[Any]:
-    """Whatever it is several of, as it is: it may come only once, and never end."""
+    """`given` itself, which may be iterable once only, and endless.  Raises TypeError if it is not iterable."""
     if not isinstance(given, Iterable):
         raise TypeError(f"{what}={given!r}: give several, as in [{given!r}]")
     return given
 
 
 def pairs(what: str, given: object) -> dict[Any, Any]:
-    """A mapping."""
+    """The mapping `given` as a dict.  Raises TypeError if it is none."""
     if not isinstance(given, Mapping):
         raise TypeError(f"{what}={given!r}: give a dict")
     return dict(given)
 
 
 def whole_number(what: str, number: object, least: int = 0, most: int = INT64) -> int:
-    """From `least` to `most`, both included."""
+    """`number` as an int.
+
+    Raises TypeError if it is no whole number, or a bool, ValueError if it is not from `least` to `most`, both included.
+    """
     if type(number) is int:
         found = number
     elif isinstance(number, bool) or not isinstance(number, SupportsIndex):
@@ -73,19 +76,22 @@ def whole_number(what: str, number: object, least: int = 0, most: int = INT64) -
 
 
 def place(at: object) -> TopicPartition:
-    """A partition of a topic."""
+    """`at` as a TopicPartition.
+
+    Raises TypeError if it is no tuple of two, and what `one` (of the topic) and `whole_number` (of the partition) do.
+    """
     if not (isinstance(at, tuple) and len(at) == 2):
         raise TypeError(f"{at!r} is no partition: give a TopicPartition, as in TopicPartition('orders', 0)")
     return TopicPartition(one("topic", at[0]), whole_number("partition", at[1], 0, INT32))
 
 
 def places(what: str, given: object) -> list[TopicPartition]:
-    """Partitions of topics."""
+    """The items of `given` as a list of partitions.  Raises TypeError if it is one partition, and what `place` does."""
     if isinstance(given, TopicPartition):
         raise TypeError(f"{what}={given!r}: give several, as in [{given!r}]")
     return [place(at) for at in several(what, given)]
 
 
 def offsets_at(what: str, given: object) -> dict[TopicPartition, int]:
-    """Offsets by partition."""
+    """`given`, offsets (0 or more) by partition, as a dict.  Raises what `pairs`, `place` and `whole_number` do."""
     return {place(at): whole_number(f"{what}[{at}]", offset) for at, offset in pairs(what, given).items()}

@@ -84,7 +84,7 @@ class Rows:
             place += batch.num_rows
 
     def _checked(self, batch: pa.RecordBatch) -> Numbers:
-        """Bytes of each record at most."""
+        """The bytes that each of these rows takes at most.  Raises TypeError, ValueError for what no record has."""
         sizes = np.full(batch.num_rows, OVERHEAD, np.int64)
         for name in ("key", "value"):
             if name in self._names:
@@ -133,7 +133,7 @@ class Rows:
 
 
 class _RowError(ValueError):
-    """Something is wrong with the first of these rows."""
+    """One of these rows, the first for which `wrong` is true, can be no record; the message says why."""
 
     def __init__(self, wrong: pa.Array | Numbers, what: str) -> None:
         super().__init__(what)
@@ -179,7 +179,7 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
 
 
 def _plain_bytes(column: pa.Array, said: str) -> pa.Array:
-    """The same as large_binary, text as UTF-8."""
+    """A column of bytes or text as large_binary, text as UTF-8.  Raises TypeError for any other column."""
     given = column.type
     column = _without_dictionary(column)
     if pa.types.is_null(column.type):
@@ -196,7 +196,7 @@ def _plain(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _listed(column: pa.Array) -> list[Any]:
-    """As Python objects, without a scalar of Arrow for each."""
+    """The values of a column as Python objects, without a scalar of Arrow for each."""
     found: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
     return found
 
@@ -206,7 +206,7 @@ def _bytes(part: pa.RecordBatch, name: str) -> list[bytes | None]:
 
 
 def _numbers(column: pa.Array, instead: int) -> Numbers:
-    """Numbers of 64 bits, this one instead of null."""
+    """The numbers of a column as int64, `instead` in place of null."""
     found: Numbers = column.cast(pa.int64()).fill_null(instead).to_numpy(zero_copy_only=False)
     return found
 
@@ -294,7 +294,7 @@ def _headers(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Numbers]:
 
 
 def _is_utf_8(text: pa.Array) -> bool:
-    """Whether all of it is what its type says: Arrow looks at no text that it reads, or that is cast."""
+    """Whether all of a column of text is UTF-8: Arrow looks at no text that it reads, or that is cast."""
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:

@@ -75,7 +75,7 @@ class Assignment:
         pattern: re.Pattern[str] | SubscriptionPattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """These topics instead, or those whose names fit.  Raises MisuseError after `assign`."""
+        """Read these topics instead, or those whose names fit.  Raises MisuseError after `assign`."""
         if self._assigned is not None:
             raise MisuseError("assign() has said which partitions to read: await unsubscribe() before subscribe()")
         if isinstance(pattern, SubscriptionPattern) and not (self._group is not None and self._group.has_epochs):
@@ -94,7 +94,7 @@ class Assignment:
             self._group.creates_topics = pattern is None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Exactly these partitions; no group shares them out.  Raises MisuseError after `subscribe`."""
+        """Read exactly these partitions; no group shares them out.  Raises MisuseError after `subscribe`."""
         if self._assigned is None and self._subscription.is_chosen:
             raise MisuseError(
                 "this consumer is subscribed to topics: await unsubscribe() before assign(), or give it no topics"
@@ -107,7 +107,7 @@ class Assignment:
         self._otherwise, self._leaderless = {}, {}
 
     def forget(self) -> None:
-        """Nothing is to be read."""
+        """Have neither topics nor partitions to read, as before the first `subscribe` or `assign`."""
         self._subscription.choose((), None)
         self._assigned, self._to_follow, self.is_started = None, None, False
         self._otherwise, self._sought, self._listener = {}, {}, None
@@ -149,7 +149,7 @@ class Assignment:
         return sorted(self._fetcher.followed if self._assigned is None or self.is_started else {*self._assigned})
 
     def position(self, at: TopicPartition) -> int:
-        """Offset of the next record, also where it was said and is not read yet.  Raises MisuseError as `followed`."""
+        """Offset of the next record, where it is not read yet the one sought.  Raises MisuseError as `followed`."""
         if at in self._sought and self.is_not_read_yet(at):
             return self._sought[at].offset
         return int(self.followed(at).position)
@@ -310,7 +310,7 @@ class Assignment:
             self._to_pause.clear()
 
     async def _take(self, group: Membership, assigned: Sequence[TopicPartition]) -> None:
-        """What the group gave: others wait for what is not in it any more, and are given it in the next generation."""
+        """Take what the group gave; what is not in it any more goes to others in the next generation."""
         added = [at for at in assigned if at not in self._owned]
         revoked = [at for at in self._owned if at not in assigned]
         self._owned |= dict.fromkeys(added)
@@ -358,7 +358,7 @@ class Assignment:
             await self._give_away(list(self._owned), is_lost=self._group.has_lost_place)
 
     def _follow_the_pattern(self) -> None:
-        """Other topics fit it than before."""
+        """Read the topics that fit the pattern now, which are others than before; a group is joined anew."""
         if self._group is not None:
             self._group.must_join = True
         else:
@@ -395,7 +395,7 @@ class Assignment:
         self._otherwise = {}
 
     def _new_partitions(self) -> dict[TopicPartition, uuid.UUID]:
-        """Those that came later, and the ids of their topics.  In a group whoever leads it has it share out anew."""
+        """Partitions that came later, and their topics' ids.  In a group its leader has it share out anew."""
         topics = dict.fromkeys(at.topic for at in self._fetcher.followed)
         group = self._group if self._assigned is None else None
         if self._assigned is None and self._subscription.has_changed():

@@ -116,7 +116,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
 
 
 def strategies_of(names: str | Sequence[str]) -> tuple[str, ...]:
-    """By the setting.  Raises ValueError for names that are none."""
+    """Assignors by the setting partition_assignment_strategy.  Raises ValueError for unknown, repeated or no names."""
     found = (names,) if isinstance(names, str) else tuple(names)
     if not found or any(name not in ASSIGNORS for name in found) or len(set(found)) < len(found):
         raise ValueError(
@@ -174,7 +174,7 @@ class _Shares:
         return len(self.assigned[member]), self._places[member]
 
     def give_the_rest(self) -> None:
-        """What nobody has, to whoever has least; first what fewest can have."""
+        """Give what nobody has to whoever has least; first what fewest can have."""
         for subscribers, partitions in sorted(self._alike.items(), key=lambda alike: (len(alike[0]), alike[0])):
             heap = [(*self._load(member), member) for member in subscribers]
             heapq.heapify(heap)
@@ -189,7 +189,7 @@ class _Shares:
             pass
 
     def _even_out(self, subscribers: tuple[str, ...]) -> bool:
-        """Whether something was moved among those who want the same."""
+        """Even out among those who want the same topics; whether something was moved."""
         has_moved = False
         here = {
             member: [at for at in self.assigned[member] if self._subscribers[at.topic] == subscribers]

@@ -44,7 +44,10 @@ class Session(NamedTuple):
 
     @classmethod
     def of(cls, lifetime_ms: int, now: float, chance: float) -> Session:
-        """One that begins now.  0 milliseconds: it has no end.  `chance`: from 0 to 1."""
+        """A session that begins `now`, in seconds, and ends after `lifetime_ms` (0: never).
+
+        `chance`, from 0 to 1, spreads the times at which connections log in again.
+        """
         if lifetime_ms <= 0:
             return ENDLESS
         seconds = lifetime_ms / 1000
@@ -111,7 +114,7 @@ class Login:
         return token
 
     async def carry_out(self, exchange: Exchange, address: str, ask: Ask) -> Session:
-        """Log in.
+        """Log a connection in; for how long.
 
         Raises AuthenticationError if one side does not accept the other, ConnectionLostError.
         """

@@ -54,7 +54,7 @@ class BatchEnds:
         self._waiting: list[asyncio.Future[None]] = []
 
     def next(self) -> asyncio.Future[None]:
-        """Done when some batch has ended."""
+        """A future that is done when some batch has ended."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         return waiter
@@ -81,7 +81,7 @@ class BatchEnds:
             self.refused(lane, batch, outcome_of("Produce", error), refused, is_spent=batch.in_doubt)
 
     def written(self, lane: Lane, batch: Batch, base_offset: int, log_append_time: int) -> None:
-        """It is acknowledged, or there is no acknowledgement to wait for: both -1 then."""
+        """Note that a batch is written.  Offset and time (milliseconds) are -1 without an acknowledgement (acks=0)."""
         lane.acknowledged(batch)
         self._memory.give_back(batch.builder.size)
         if not batch.ended:
@@ -115,7 +115,7 @@ class BatchEnds:
         self.release_stranded(lane)
 
     def release_stranded(self, lane: Lane) -> None:
-        """Those that were stranded by another one fail or follow, when all of them are answered."""
+        """Have batches that a failed one has stranded fail or follow, when all of them are answered."""
         for batch in lane.take_stranded():
             self.failed(lane, batch, Outcome.ABORTABLE, batch.behind_a_failed_one(), is_spent=True)
 
@@ -128,7 +128,7 @@ class BatchEnds:
         self._alarm.set(0.0)
 
     def drop(self, batch: Batch, error: ClientError) -> None:
-        """What was given up, as those who gave it up know."""
+        """Tell the records of a batch that was given up `error`, of which whoever gave it up knows."""
         self._memory.give_back(batch.builder.size)
         self.tell(batch, error, reported=True)
 
@@ -139,13 +139,13 @@ class BatchEnds:
             batch.fail(error, reported=reported)
 
     def settle(self, lane: Lane) -> None:
-        """A batch has ended; its lane may have become idle."""
+        """Note that a batch of this lane has ended; the lane may have become idle."""
         if lane.is_idle:
             self._busy.pop(lane.at, None)
         self.settled()
 
     def settled(self) -> None:
-        """Somebody may have waited for what has ended."""
+        """Wake whoever waits for `next`."""
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():

@@ -16,7 +16,10 @@ from fencepost.protocol.types import NO_PRODUCER, Offset, ProducerIdAndEpoch, To
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written.  `offset` is -1 if the broker does not tell (a batch that it had already)."""
+    """Where a record was written; `timestamp` is in milliseconds since 1970.
+
+    `offset` is -1 if the broker does not tell (a batch that it had already, or acks=0).
+    """
 
     topic: str
     partition: int
@@ -101,7 +104,7 @@ class Batch:
         future: asyncio.Future[RecordMetadata] | None,
         limit: int = UNLIMITED,
     ) -> bool:
-        """Whether it was taken: with it the batch may have at most `limit` bytes before compression.
+        """Put a record in, unless the batch has more than `limit` bytes before compression then; whether it was.
 
         Raises TypeError, ValueError or AttributeError for what is no record.
         """
@@ -114,7 +117,7 @@ class Batch:
 
     @property
     def can_be_split(self) -> bool:
-        """Not where a try may have written it whole, or somebody waits for it as a whole."""
+        """Whether it may be sent in halves: not where a try may have written it, or somebody waits for all of it."""
         return self.builder.count > 1 and not self.in_doubt and not self.abandoned and self.whole is None
 
     def halves(self) -> list[Batch]:

@@ -72,7 +72,7 @@ def chunks(
 
 
 def taken(coming: Iterator[bytes | None], most: int, chunk_bytes: int) -> Column:
-    """The next ones, up to about `chunk_bytes` also where they are larger than those before them."""
+    """The next keys or values: at most `most`, and of about `chunk_bytes`, also where they are larger than before."""
     column: Column = []
     size = 0
     while len(column) < most and size < chunk_bytes:

@@ -108,7 +108,7 @@ class Cluster:
         self._closed = False
 
     def deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
-        """In so many milliseconds (None: `max_block_ms`).  Raises TypeError, ValueError for what is no time."""
+        """A deadline in so many milliseconds (None: `max_block_ms`).  Raises TypeError, ValueError for no such time."""
         if timeout_ms is not None:
             check_milliseconds(timeout_ms=timeout_ms)  # a timer of NaN would mix up all those of the event loop
         return Deadline(self.runtime, self.patience_ms if timeout_ms is None else timeout_ms, what, self._login)
@@ -252,12 +252,12 @@ class Cluster:
         timeout_ms: int | None = None,
         use: Use = Use.DATA,
     ) -> Any:
-        """One request to one node, in the newest version that both sides speak."""
+        """The answer of a node, in the newest version both speak.  Raises as `connection`, UnsupportedByBrokerError."""
         connection = await self.connection(node_id, use)
         return await connection.request(message, connection.version_of(type(message), most, least), timeout_ms)
 
     async def call_controller(self, message: Any, *, deadline: Deadline) -> Any:
-        """One request to the controller, which is looked up; asked again while the connection fails."""
+        """The answer of the controller, which is looked up; asked again while the connection fails."""
         while True:
             try:
                 if self.controller_id not in self.nodes:
@@ -366,7 +366,7 @@ class Cluster:
             self.forget_topic(at.topic)
 
     def forget_topic(self, name: str) -> None:
-        """What is known of a topic has proved wrong."""
+        """Forget what is known of a topic: it has proved wrong."""
         self.topics.pop(name, None)
 
     # Coordinators
@@ -378,7 +378,7 @@ class Cluster:
         return None if node is None else self.ready_connection(node, use)
 
     async def coordinator(self, kind: int, key: str, deadline: Deadline) -> int:
-        """The node that coordinates a group or a transactional id."""
+        """The node that coordinates a group or a transactional id.  Raises BrokerError, TimedOutError."""
         while True:
             known = self._coordinators.get((kind, key))
             if known is not None and known in self.nodes:
@@ -410,7 +410,7 @@ class Cluster:
         return error.name
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """What is known of a coordinator has proved wrong."""
+        """Forget which node coordinates a group or a transactional id: it has proved wrong."""
         self._coordinators.pop((kind, key), None)
 
 

@@ -93,7 +93,7 @@ class _Commit:
 
 
 class Commits:
-    """`auto_commit_interval_ms` is in milliseconds; None: nothing is committed by itself."""
+    """Commits the positions of one consumer, by itself every `auto_commit_interval_ms` milliseconds (None: never)."""
 
     def __init__(
         self, group: Membership | None, fetcher: Fetcher, places: Positions, auto_commit_interval_ms: float | None
@@ -121,7 +121,7 @@ class Commits:
         self._late: asyncio.TimerHandle | None = None
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
-        """Store these, or the positions after everything that was handed out.  Raises as `Consumer.commit` does."""
+        """Store these positions, or those after all that was handed out.  Raises as `Consumer.commit` does."""
         commit = self._begin(offsets)
         if commit is None:
             await self.settled()
@@ -140,7 +140,10 @@ class Commits:
     def commit_async(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None, callback: CommitCallback | None
     ) -> asyncio.Future[Committed]:
-        """The same, and go on; the result is what was stored.  Raises MisuseError, FencedInstanceIdError at once."""
+        """As `commit`, without waiting for it; the result is what was stored.
+
+        Raises TypeError, MisuseError and FencedInstanceIdError at once.
+        """
         if callback is not None and not callable(callback):
             raise TypeError(f"callback={callback!r}: it must be something to call, as in callback(offsets, error)")
         commit = self._begin(offsets, callback)
@@ -157,7 +160,7 @@ class Commits:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
         callback: CommitCallback | None = None,
     ) -> _Commit | None:
-        """Have it sent when its turn comes; None: there is nothing to be stored."""
+        """Have positions (None: all) stored when their turn comes; None: there is nothing to be stored."""
         if self._group is None or self._offsets is None:
             raise MisuseError("commit() needs a group_id: give the consumer one")
         if self._group.fenced is not None:
@@ -231,14 +234,14 @@ class Commits:
         self._set_to_work(self._offsets, begun)
 
     def _topic_ids(self, positions: Committed) -> dict[TopicPartition, uuid.UUID]:
-        """The topics that they are of: where one was made anew they may be of two with the same name."""
+        """The ids of the topics of these positions: where one was made anew they may be of two with the same name."""
         followed = self._fetcher.followed
         read = {at: followed[at].topic_id for at in positions if at in followed}
         named = {at.topic: topic_id for at, topic_id in read.items()}
         return {at: read.get(at, named[at.topic]) for at in positions if at.topic in named}
 
     async def _send_all(self, offsets: GroupOffsets, begun: asyncio.Future[OffsetCommitResponse] | None) -> None:
-        """What waits goes in one request, as far as one may have it.  `begun`: first, what was sent at once."""
+        """Send all commits that wait, several in one request if they may be.  `begun`: of what was sent at once."""
         while begun is not None or self._waiting:
             if begun is None:
                 self._sent = _for_one_request(self._waiting)
@@ -306,7 +309,7 @@ class Commits:
                 )
 
     async def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's.  Raises MisuseError without one."""
+        """The group's stored positions, None where it has none.  Raises MisuseError without a group."""
         if self._offsets is None:
             raise MisuseError("committed() needs a group_id: give the consumer one")
         return await self._offsets.committed(partitions)
@@ -327,7 +330,7 @@ class Commits:
             await self.commit(positions)
 
     def commit_if_due(self) -> None:
-        """What is to be committed by itself now; nobody waits for it."""
+        """Commit what is to be committed by itself now; nobody waits for it."""
         if not self.is_due() or (self._by_itself is not None and not self._by_itself.done()):
             return
         self._last = asyncio.get_running_loop().time()
@@ -336,7 +339,7 @@ class Commits:
             self._by_itself = self.commit_async(positions, self._note)
 
     def _note(self, _: Committed, error: Exception | None) -> None:
-        """What another try may mend, the next one does; anything else the next poll raises."""
+        """Note how a commit by itself ended: the next one mends what another try may; else the next poll raises."""
         if isinstance(error, CommitFailedError):
             logger.info("%s", error)  # who prepares joins again
         elif isinstance(error, RetriableError | ClosedError):
@@ -352,7 +355,7 @@ class Commits:
         return self.is_automatic and asyncio.get_running_loop().time() - self._last >= self._interval
 
     async def before_joining(self) -> None:
-        """What is to be committed before the partitions are given up: by itself, and what was begun."""
+        """Commit what is to be committed before partitions are given up: by itself, and what was begun."""
         if self.is_automatic:
             try:
                 await self.commit_done()

@@ -33,12 +33,12 @@ class CompletionPause:
         self._given_up = 0
 
     def ended(self, now: float, took: float) -> None:
-        """EndTxn was answered."""
+        """Note that EndTxn was answered at `now`, and took so long."""
         self._ended_at, self._end_took = now, took
         self._given_up = max(0, self._given_up - 1)
 
     def begin(self, now: float) -> float:
-        """A transaction begins: how long it waits first."""
+        """For how many seconds a transaction that begins now waits before its first request."""
         since = now - self._ended_at
         self._listens = since < LEADER_BACKOFF
         return max(0.0, self._pause - since)

@@ -170,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
             self._written()
 
     def _written(self) -> None:
-        """Tell those who wait for no more than that."""
+        """Tell those who wait for no more than that their request was handed to the system."""
         while self._unwritten and not self._is_paused:
             entry = self._unwritten.popleft()
             if not entry.answer.done():
@@ -189,7 +189,10 @@ class Connection(asyncio.BufferedProtocol):
             self.close(f"{self.address} did not answer in time")
 
     async def ask_what_is_served(self) -> None:
-        """Before anything else.  Raises AuthenticationError, ConnectionLostError, UnsupportedByBrokerError."""
+        """Ask, before anything else, which APIs and features the broker has.
+
+        Raises AuthenticationError, ConnectionLostError, UnsupportedByBrokerError.
+        """
         request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
         answer: ApiVersionsResponse = await self.request(request, _API_VERSIONS_VERSION)
         if answer.error_code:
@@ -202,7 +205,10 @@ class Connection(asyncio.BufferedProtocol):
         self.features = Features(answer.finalized_features_epoch, levels)
 
     async def log_in(self) -> None:
-        """Where that is wanted.  Raises AuthenticationError, ConnectionLostError, UnsupportedByBrokerError."""
+        """Log in, where the client has a login.
+
+        Raises AuthenticationError, ConnectionLostError, UnsupportedByBrokerError.
+        """
         if self._login is not None:
             self._session = await self._login.carry_out(await self._login.exchange(), self.address, self._ask_of_login)
 
@@ -338,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             self._start = self._end = 0
 
     def _no_answer(self, begins: bytes) -> ClientError:
-        """What comes in begins with these bytes, which are no length of an answer."""
+        """What is raised where what comes in begins with these bytes, which are no length of an answer."""
         if not self.ranges and begins.startswith(_TLS):
             return AuthenticationError(f"{self.address} speaks TLS: set security_protocol to SSL or SASL_SSL")
         size = int.from_bytes(begins, "big", signed=True)
@@ -379,6 +385,6 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _api(request: Any) -> str:
-    """What the API of a request class is called."""
+    """The name of the API of a request class."""
     name: str = request.__name__
     return name.removesuffix("Request")

@@ -166,7 +166,7 @@ class Consumer:
         await self._leaving.close(deadline, self._closed.set)
 
     def _check_open(self, while_closing: bool = False) -> None:
-        """`while_closing`: also what is still done while this is being closed is."""
+        """Raises ClosedError once this is closed; also while it is being closed, unless `while_closing`."""
         self._cluster.home.check()
         if self._closed.is_set() if while_closing else self._closing:
             raise ClosedError("the consumer is closed: make a new one")

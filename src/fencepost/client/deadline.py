@@ -53,7 +53,7 @@ class Deadline:
 
     @property
     def last_met(self) -> str:
-        """Why the last attempt was not the last one."""
+        """Why the last attempt failed, as text."""
         return str(self._because)
 
     def at_most(self, timeout_ms: float) -> Deadline:
@@ -100,6 +100,6 @@ async def within(deadline: Deadline | None, work: Awaitable[T]) -> T:
 
 
 async def attempt(work: Callable[[], Coroutine[Any, Any, object]], deadline: Deadline | None) -> None:
-    """Do it, by the deadline if there is one; if it does not succeed, nobody is told."""
+    """Do `work`, by the deadline if there is one; if it does not succeed, nobody is told."""
     with suppress(ClientError):
         await within(deadline, work())

@@ -102,7 +102,7 @@ class Fetcher:
             self.followed.setdefault(at, self._follow(at, position, topic_ids))
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more."""
+        """Read these partitions no more."""
         self.settle()
         for at in partitions:
             if at in self.followed:
@@ -259,7 +259,7 @@ class Fetcher:
             raise error
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error if nothing comes
-        """Wait until something may have come."""
+        """Wait, at most `timeout` seconds, until something may have come."""
         self._waiter = asyncio.get_running_loop().create_future()
         # Without an exception, which newer Pythons keep for a while, and with it all that waits: a forgotten consumer.
         timer = asyncio.get_running_loop().call_later(timeout, self.wake)
@@ -270,7 +270,7 @@ class Fetcher:
             self._waiter = None
 
     def wake(self) -> None:
-        """Something may have come, or whoever waits is to look at something else."""
+        """Wake who is in `wait`: something may have come, or there is something else to look at."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -394,7 +394,7 @@ class Fetcher:
         return None
 
     def _told_ends(self, partition: Followed, reader: PartitionInCommitOrder, ends: Ends, now: float) -> None:
-        """`ends`: what the leader told last, which it tells again only if it has changed."""
+        """Take note of `ends`, which the leader told last, and tells again only if it has changed."""
         if not partition.had_some:
             reader.answered(now, ends.high_watermark)
         for warning in reader.warnings(now, *ends):

@@ -159,7 +159,7 @@ class Followed:
         return PartitionBatch(self.at, first, self.chunk, there) if there.batches else None
 
     def decode_on(self) -> None:
-        """The same, but only what was fetched together with what was handed out last."""
+        """As `decode`, but only what was fetched together with what was handed out last."""
         if self.ready or self.in_commit_order is None:
             return
         try:
@@ -193,7 +193,7 @@ class Followed:
         return some
 
     def put_back(self, records: list[ConsumerRecord], position: int, there: Opened | None) -> None:
-        """Hand these out after all, the next one last, from this position on.
+        """Take these records back that were lent, the next one last, to hand them out from this position on.
 
         `there`: what `opened` was when they were lent.
         """
@@ -208,7 +208,7 @@ class Followed:
         return self.in_commit_order.position().committed()
 
     def committed(self) -> OffsetAndMetadata:
-        """The same as a group keeps it, in offset order with the leader epoch of what comes before it (KIP-320).
+        """The position of `next_offset` as a group keeps it, in offset order with the leader epoch before it (KIP-320).
 
         Where not all that was looked into is handed out it may be a later one, which parts from a log no sooner.
         """

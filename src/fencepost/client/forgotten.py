@@ -40,7 +40,7 @@ def _tell(home: HomeProcess, what_is_left: Callable[[], tuple[str, int]]) -> Non
 
 
 def left_by_a_consumer(named: str) -> tuple[str, int]:
-    """What to say of it, and how many records are lost."""
+    """What to say of a consumer that was not closed, and how many records are lost: none."""
     return (
         f"{named} was not closed: a group waits for it for max_poll_interval_ms, and what was not committed is read "
         "again. Use it in a `with` (`async with`) block, or close() it",
@@ -49,12 +49,12 @@ def left_by_a_consumer(named: str) -> tuple[str, int]:
 
 
 def left_by_an_admin(named: str) -> tuple[str, int]:
-    """What to say of it, and that no records are lost."""
+    """What to say of an admin that was not closed, and how many records are lost: none."""
     return f"{named} was not closed: use it in a `with` (`async with`) block, or close() it", 0
 
 
 def unacknowledged_records(named: str, sender: Sender, sending: Sending) -> tuple[str, int]:
-    """What is lost with a producer that is forgotten, and how many records."""
+    """What to say of a producer that was not closed, and how many records may be lost."""
     lost = sender.unacknowledged + sending.queued
     return (
         f"{named} was not closed, and {lost} records were not acknowledged: they may be lost. Use it in a `with` "

@@ -15,12 +15,12 @@ logger = logging.getLogger(__name__)
 
 
 def no_position(at: TopicPartition) -> NoOffsetError:
-    """There is none, and `auto_offset_reset` is "error"."""
+    """What is raised where a partition has no position, and `auto_offset_reset` is "error"."""
     return NoOffsetError(f"no position for {at.topic}-{at.partition}, and auto_offset_reset is 'error': seek() first")
 
 
 def gone_position(at: TopicPartition, position: int | OffsetAndMetadata) -> NoOffsetError:
-    """The log does not have it, and `auto_offset_reset` is "error"."""
+    """What is raised where the log does not have a position, and `auto_offset_reset` is "error"."""
     return NoOffsetError(
         f"the log of {at.topic}-{at.partition} does not have offset {with_metadata(position).offset}, where reading was"
         " to go on: retention, or who deleted records, may have taken it. auto_offset_reset is 'error': seek() to where"

@@ -133,7 +133,7 @@ class Group:
                 return assigned
 
     def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata | None:
-        """The same, or None if that was in another generation, or our place is lost."""
+        """`member` itself, or None if that was in another generation, or our place is lost."""
         return member if member == self._followed and not self.has_lost_place else None
 
     def follow(self) -> None:
@@ -141,16 +141,16 @@ class Group:
         self._followed = self._joined
 
     def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:  # noqa: ARG002
-        """Others wait for what was given up, and get it in the next generation."""
+        """Join again if something was given up: others wait for it, and get it in the next generation."""
         self.must_join = self.must_join or gave_up
 
     def commit_was_refused(self, member: ConsumerGroupMetadata) -> None:
-        """The coordinator is in another generation, or a rebalance waits for us."""
+        """Join again if `member` is us: the coordinator is in another generation, or a rebalance waits for us."""
         self.must_join = self.must_join or member == self._followed
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """What we shared out, if we lead."""
+        """How many partitions of each topic we shared out, if we lead; -1: not told, 0: the topic was not there."""
         return self.leader.counted
 
     def is_to_share_out(self, topics: Mapping[str, TopicView]) -> bool:
@@ -216,7 +216,7 @@ class Group:
         self._member_id = self._first_answer.member_id
 
     async def _ask(self, request: Any, deadline: Deadline, prompt_since: int | None = None) -> Any:
-        """The answer to what may wait for other members."""
+        """The coordinator's answer to a request that may wait for other members."""
         patience = self._rebalance_timeout_ms + self._cluster.request_timeout_ms
         return await self.requests.ask(request, deadline, timeout_ms=patience, use=Use.JOIN, prompt_since=prompt_since)
 
@@ -244,7 +244,10 @@ class Group:
         return partitions_of(synced.assignment)
 
     def check_fenced(self, error: ErrorCode) -> None:
-        """Two members with one id would take the place from each other for ever: the first one gives up."""
+        """Raises FencedInstanceIdError for an error that says that another member has our group_instance_id.
+
+        Two members with one id would take the place from each other for ever: the first one gives up.
+        """
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self.fenced = replaced_error(self._instance_id, self.group_id)
             raise self.fenced
@@ -299,7 +302,7 @@ class Group:
         await self._say_goodbye()
 
     async def _leave_unpolled(self) -> None:
-        """Others are to have what nobody asks for here."""
+        """Leave since nobody polls, so that others have what nobody asks for here."""
         logger.warning(
             "group %s: poll() was not called for max_poll_interval_ms=%s: its partitions go to other members until it "
             "is; have fewer records a poll (max_records), or a longer interval",

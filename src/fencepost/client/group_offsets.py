@@ -129,7 +129,7 @@ class GroupOffsets:
         topic_ids: Mapping[TopicPartition, uuid.UUID],
         member: ConsumerGroupMetadata,
     ) -> asyncio.Future[OffsetCommitResponse] | None:
-        """Send it now; None where that is not possible, as while the coordinator is looked for: `commit` does it."""
+        """Send a commit now; None where that cannot be, as while the coordinator is looked for: `commit` does it."""
         topics = _topics_of(offsets, topic_ids)
         try:
             if (connection := self._requests.ready()) is None:
@@ -141,7 +141,7 @@ class GroupOffsets:
 
     @staticmethod
     def is_stored(answer: OffsetCommitResponse) -> bool:
-        """Whether it says that everything is stored that is to be."""
+        """Whether an answer says that everything is stored that is to be."""
         return not _error_of(answer)
 
     def _versions(self, topics: Sequence[OffsetCommitRequestTopic]) -> tuple[int | None, int]:

@@ -77,12 +77,12 @@ def assignment(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def partitions_of(assigned: bytes) -> list[TopicPartition]:
-    """What a member was given."""
+    """The partitions in a member's assignment, none in an empty one.  Raises ProtocolError for other bytes."""
     return _partitions(_read(ConsumerProtocolAssignment, assigned).assigned_partitions) if assigned else []
 
 
 def _read(form: type[T], data: bytes) -> T:
-    """A newer version as if it were the newest one here: what it adds comes behind that, as in Apache Kafka."""
+    """What is in these bytes; a newer version is read as the newest one here, since what it adds comes behind that."""
     return decode_request(form, data, min(stored_version(data), _NEWEST), _VERSION_SIZE)
 
 

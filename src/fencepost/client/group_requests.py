@@ -25,7 +25,7 @@ class GroupRequests:
         """Requests about a rebalance (Use.JOIN) that are with the coordinator."""
 
     def forget_coordinator(self) -> None:
-        """What is known of it has proved wrong."""
+        """Forget which node coordinates the group: it has proved wrong."""
         self.cluster.forget_coordinator(GROUP, self.group_id)
 
     def ready(self, use: Use = Use.GROUP) -> Connection | None:

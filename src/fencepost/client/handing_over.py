@@ -28,7 +28,7 @@ One = Callable[[ProducerRecord], Awaitable[asyncio.Future[RecordMetadata]]]
 
 
 def one_by_one(send: Callable[..., Awaitable[asyncio.Future[RecordMetadata]]]) -> One:
-    """`send` is that of a producer."""
+    """What sends one record by `send`, the method of a producer."""
 
     def one(record: ProducerRecord) -> Awaitable[asyncio.Future[RecordMetadata]]:
         topic, value, key, partition, timestamp, headers = record
@@ -97,16 +97,16 @@ class HandingOver:
         timestamp: int | None,
         one: One | None = None,
     ) -> asyncio.Future[ManyMetadata]:
-        """Put all of them into batches; what comes of them.  `one`: send each of them so.
+        """Put all values, with their keys, into batches; what comes of them.  `one`: sends each of them by itself.
 
-        What it raises has a note that says how many went in.
+        What this raises has a note that says how many went in.
         """
         return await self._all(partial(self._taken, values, keys), topic, partition, timestamp, one)
 
     async def rows_of(
         self, topic: str, rows: ArrowStream, partition: int | None, timestamp: int | None, one: One | None = None
     ) -> asyncio.Future[ManyMetadata]:
-        """The same with the rows of an Arrow table, all of which are looked at before one is put into a batch."""
+        """As `all_of`, with the rows of an Arrow table, all of which are looked at before one is put into a batch."""
         look = partial(self._looked_at, topic, rows, partition, timestamp)
         return await self._all(look, topic, partition, timestamp, one)
 

@@ -60,7 +60,7 @@ class Idempotence:
         return True
 
     def answered(self, took: float) -> None:
-        """Nothing is learned from it."""
+        """Does nothing: what is sent next does not depend on how long an answer took."""
 
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:
         if outcome is Outcome.FATAL:

@@ -56,7 +56,7 @@ class Interceptors:
     """The interceptors of a producer, in their order."""
 
     def __init__(self, given: Sequence[ProducerInterceptor]) -> None:
-        """Raises TypeError for what is none."""
+        """Raises TypeError for anything but a sequence of objects with the two methods of an interceptor."""
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise TypeError(f"interceptors={given!r}: give several, as in [Interceptor()]")
         for each in given:

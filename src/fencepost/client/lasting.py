@@ -30,7 +30,7 @@ class Lasting:
 
     @property
     def is_under_way(self) -> bool:
-        """Also where it has ended and somebody is to be told how."""
+        """Whether the work goes on, or has ended and somebody is still to be told how."""
         self._drop_what_is_stale()
         return self._task is not None
 

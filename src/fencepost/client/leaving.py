@@ -14,7 +14,7 @@ from fencepost.client.membership import Membership
 
 
 class Leaving:
-    """Of one consumer; what fails is passed over, but what a listener raises is raised when all is done."""
+    """Leaves what one consumer reads.  What fails is passed over; what a listener raises is raised when all is done."""
 
     def __init__(
         self,

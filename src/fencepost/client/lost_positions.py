@@ -29,6 +29,6 @@ async def find_lost_positions(fetcher: Fetcher, places: Positions) -> None:
 
 
 def _seek_unless_sought(fetcher: Fetcher, at: TopicPartition, position: int | OffsetAndMetadata, seeks: int) -> None:
-    """What the caller said meanwhile counts; it may be read no more."""
+    """Seek, unless the caller has sought since `seeks` seeks were counted, or the partition is read no more."""
     if at in fetcher.followed and fetcher.followed[at].seeks == seeks:
         fetcher.followed[at].seek(position)

@@ -33,7 +33,7 @@ class Membership(Protocol):
 
     @property
     def has_lost_place(self) -> bool:
-        """We are no member: what we had may be somebody else's."""
+        """Whether we are no member: what we had may be somebody else's."""
         ...
 
     def metadata(self) -> ConsumerGroupMetadata:
@@ -61,7 +61,7 @@ class Membership(Protocol):
         ...
 
     def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:
-        """These are ours after what was given was taken; `gave_up`: some others were until now."""
+        """Note that these are ours after what was given was taken; `gave_up`: some others were until now."""
         ...
 
     def check_fenced(self, error: ErrorCode) -> None:
@@ -69,7 +69,7 @@ class Membership(Protocol):
         ...
 
     def commit_was_refused(self, member: ConsumerGroupMetadata) -> None:
-        """The coordinator does not know this member, who was us."""
+        """Note that the coordinator does not know this member, who was us."""
         ...
 
     @property
@@ -87,7 +87,10 @@ class Membership(Protocol):
 
 
 def replaced_error(group_instance_id: str | None, group_id: str) -> FencedInstanceIdError:
-    """Two members with one id would take the place from each other for ever: the first one gives up."""
+    """What a member is told whose group_instance_id another one has joined with: it gives up.
+
+    Else the two would take the place from each other for ever.
+    """
     return FencedInstanceIdError(
         f"another consumer with group_instance_id {group_instance_id!r} has joined group {group_id!r}: "
         "this one can do nothing more there. If both are meant to run, give each an id of its own"

@@ -8,7 +8,10 @@ logger = logging.getLogger(__name__)
 
 
 class MissingTopics:
-    """Of one client.  Whoever polls is told nothing of them otherwise: the others are read."""
+    """Logs topics that a client is to read and that are not there.
+
+    Whoever polls is told nothing of them otherwise: the others are read.
+    """
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -18,11 +21,11 @@ class MissingTopics:
         return name in self._missed
 
     def miss(self, name: str) -> None:
-        """It was looked for."""
+        """Note that a topic was looked for and is not there; it is logged the first time."""
         if name not in self._missed:
             self._missed.add(name)
             logger.warning("%s: topic %r is not there: nothing is read of it until it is made", self._client_id, name)
 
     def found(self, name: str) -> None:
-        """It is there; it is said again if it is missed again."""
+        """Note that a topic is there; it is logged again if it is missed again."""
         self._missed.discard(name)

@@ -32,7 +32,7 @@ class OneCall:
                 ended.set_result(None)
 
     async def ended(self) -> None:
-        """Wait until there is none."""
+        """Wait until no call is under way."""
         while self._under_way is not None:
             self._has_ended = self._has_ended or asyncio.get_running_loop().create_future()
             await asyncio.wait([self._has_ended])

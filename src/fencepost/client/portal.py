@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def in_background(work: Callable[[], None], name: str) -> None:
-    """Have it done in a thread of its own, which nobody waits for: not the end of the process either."""
+    """Do `work` in a thread of its own, which nobody waits for: not the end of the process either."""
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
@@ -40,7 +40,7 @@ class Flag:
 
 
 class Portal:
-    """Runs coroutines one caller waits for.  `close` it."""
+    """An event loop in a thread of its own, in which callers in other threads run coroutines.  `close` it."""
 
     def __init__(self, name: str = "fencepost-client") -> None:
         self._loop = asyncio.new_event_loop()
@@ -69,7 +69,7 @@ class Portal:
         self._home.check()
 
     def wake(self, what: Callable[[], object]) -> None:
-        """Have it called in the loop soon, before what is asked later.  Raises ClosedError once this is closed."""
+        """Call `what` in the loop soon, before what is asked later.  Raises ClosedError once this is closed."""
         with self._opening:
             if self._is_closed:
                 raise _closed()

@@ -129,7 +129,7 @@ class Positions:
         return {at: None if found[at][0] < 0 else found[at] for at in asked}
 
     async def reset(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """As `auto_offset_reset` says, without those that nobody leads; raises NoOffsetError if that is "error"."""
+        """Where `auto_offset_reset` says, without those that nobody leads.  Raises NoOffsetError if that is "error"."""
         if not partitions:
             return {}
         if self._reset is None:

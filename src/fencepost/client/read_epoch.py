@@ -18,7 +18,7 @@ UNKNOWN: Final = -1
 
 
 class ReadEpoch:
-    """Of what was read up to here, from where somebody began on."""
+    """The leader epoch of what was read up to here, from where somebody began on."""
 
     __slots__ = ("_at", "_counts", "_doubtful")
 
@@ -36,7 +36,7 @@ class ReadEpoch:
         return self._counts if self._doubtful is None else UNKNOWN
 
     def begin(self, counts: int = UNKNOWN) -> None:
-        """Reading goes on elsewhere."""
+        """Forget what was read: reading goes on elsewhere, behind what has the epoch `counts` (-1: not known)."""
         self._counts, self._doubtful, self._at = counts, None, -1
 
     def read(self, epoch: int, base_offset: int) -> None:

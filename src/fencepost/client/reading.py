@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Reading:
-    """`check_open` raises once the consumer is closed."""
+    """Waits for records of one consumer.  `check_open` raises once that is closed."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Reading:
         self._is_under_way = False
 
     async def next(self, timeout_ms: float, take: Callable[[], T], nothing: T) -> T:
-        """What `take` gives of what is here, or comes in that time; `nothing` if nothing comes.
+        """What `take` gives, or does within so many milliseconds; `nothing` if nothing comes.
 
         What was handed out before counts as done.  Raises as `Consumer.poll` does.
         """

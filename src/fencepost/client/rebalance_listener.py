@@ -39,7 +39,7 @@ class RebalanceListener:
 
 
 async def tell(listener: RebalanceListener | None, hook: str, partitions: Sequence[TopicPartition]) -> None:
-    """Call one of its methods, if there is one.  Raises what that raises."""
+    """Call the method of a listener that is called `hook`, if there is a listener.  Raises what that raises."""
     if listener is not None:
         done = getattr(listener, hook)(sorted(partitions))
         if inspect.isawaitable(done):

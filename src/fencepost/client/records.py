@@ -80,7 +80,7 @@ class Opened(NamedTuple):
         return found, None
 
     def before(self, offset: int) -> Opened:
-        """The same without the batches from there on."""
+        """This without the batches from `offset` on."""
         return Opened(self.data, [each for each in self.batches if each[1].base_offset < offset])
 
     def _decoded(self, at: TopicPartition, position: int) -> Iterator[Sequence[ConsumerRecord]]:

@@ -50,7 +50,7 @@ class Takes(Protocol):
         ...
 
     def put_in(self, record: Placed) -> asyncio.Future[RecordMetadata]:
-        """Put it into a batch, in the event loop."""
+        """Put a record into a batch, in the event loop."""
         ...
 
 

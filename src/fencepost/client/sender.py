@@ -172,7 +172,7 @@ class Sender:
         return whole
 
     def go_on(self, at: TopicPartition, who: ProducerIdAndEpoch, sequence: int) -> None:
-        """Under this producer id and epoch the next batch for a partition has this number."""
+        """Give the next batch for a partition this number, under this producer id and epoch."""
         self._lane(at).go_on(who, sequence)
 
     def append_together(self, at: TopicPartition, builder: BatchBuilder, together: Together) -> None:

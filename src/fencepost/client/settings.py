@@ -12,7 +12,7 @@ from fencepost.protocol.compression import Compression
 
 
 def check_known(given: Iterable[str], known: Sequence[str]) -> None:
-    """Names of settings, of those that there are.  What one is given is not told: it may be a secret."""
+    """Names of settings.  Raises TypeError for one that is not `known`, and tells no value: it may be a secret."""
     for name in given:
         if name in known:
             continue
@@ -24,7 +24,7 @@ def check_known(given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def check_milliseconds(**settings: float) -> None:
-    """Times, whole or not, 0 or more."""
+    """Times from 0 on, whole or not.  Raises TypeError for what is no number, ValueError for one out of range."""
     for name, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"{name}={value!r}: it must be a number of milliseconds")
@@ -35,7 +35,7 @@ def check_milliseconds(**settings: float) -> None:
 
 
 def check_counts(least: int = 1, **settings: int) -> None:
-    """Sizes in bytes and other whole numbers, `least` or more."""
+    """Sizes in bytes and other whole numbers.  Raises TypeError for what is none, ValueError for less than `least`."""
     for name, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name}={value!r}: it must be a whole number")
@@ -44,7 +44,7 @@ def check_counts(least: int = 1, **settings: int) -> None:
 
 
 def check_sendable(**settings: float | None) -> None:
-    """Numbers that are sent as they are, where None stands for one that is not given."""
+    """Whole numbers of 0 to 2**31 - 1; None: not given.  Raises TypeError, ValueError, as `arguments.whole_number`."""
     for name, value in settings.items():
         if value is not None:
             whole_number(name, value, 0, INT32)

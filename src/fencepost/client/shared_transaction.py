@@ -75,7 +75,7 @@ class SharedTransaction:
         return True
 
     def answered(self, took: float) -> None:
-        """Nothing is learned from it."""
+        """Does nothing: what is sent next does not depend on how long an answer took."""
 
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:  # noqa: ARG002
         if self.error is None:

@@ -46,7 +46,7 @@ class Subscription:
         return self._pattern is None and self.regex is None
 
     def choose(self, topics: Iterable[str], pattern: re.Pattern[str] | SubscriptionPattern | None) -> None:
-        """These topics from now on, or those whose names fit."""
+        """Read these topics from now on, or those whose names fit."""
         self.topics, self._pattern, self.regex, self._seen = list(topics), None, None, None
         if isinstance(pattern, SubscriptionPattern):
             self.regex = pattern.pattern
@@ -122,7 +122,10 @@ class Subscription:
 def chosen(
     topics: Sequence[object], pattern: str | re.Pattern[str] | SubscriptionPattern | None
 ) -> re.Pattern[str] | SubscriptionPattern | None:
-    """A regular expression on names, where there are no topics.  Raises MisuseError, TypeError, ValueError."""
+    """The pattern, compiled, that says what is read where there are no topics; None: there is none.
+
+    Raises MisuseError if both are given, TypeError for what is no pattern, ValueError for no regular expression.
+    """
     check_topics(topics)
     if pattern is None:
         return None

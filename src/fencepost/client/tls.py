@@ -122,7 +122,7 @@ def refusal(where: str, error: ssl.SSLError) -> AuthenticationError | Connection
 
 
 def cut_off(where: str) -> ConnectionLostError:
-    """The other side ended the connection in the TLS handshake, or right after it."""
+    """What is raised where the other side ended the connection in the TLS handshake, or right after it."""
     return ConnectionLostError(
         f"{where} closed the connection in the TLS handshake: if it does so always, it is a port without TLS "
         "(set security_protocol), or takes no certificate of ours (ssl_certfile)"

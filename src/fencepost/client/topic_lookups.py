@@ -22,7 +22,7 @@ _MADE_WITHIN: Final = 0.3
 
 
 class TopicLookups:
-    """What is wanted while a request is under way is asked for by the next one, unless that request asks for it.
+    """Asks for topics.  What is wanted meanwhile is asked for by the next request, unless this one asks for it.
 
     `answered` is called with each answer, or with why there is none.
     """
@@ -104,7 +104,7 @@ async def those_there(
 
 
 async def _as_of_now(cluster: Cluster, names: Sequence[str], deadline: Deadline, create: bool) -> dict[str, TopicView]:
-    """The same, without waiting for any to be made."""
+    """As `those_there`, without waiting for any topic to be made."""
     unknown = [name for name in names if name not in cluster.topics]
     missing = await _missing(cluster, unknown, deadline, create) if unknown else frozenset[str]()
     found = {}
@@ -119,7 +119,7 @@ async def _as_of_now(cluster: Cluster, names: Sequence[str], deadline: Deadline,
 
 
 async def _missing(cluster: Cluster, names: Sequence[str], deadline: Deadline, create: bool) -> frozenset[str]:
-    """Those of which a broker says that they are not there."""
+    """Those of these topics of which a broker says that they are not there.  Raises TimedOutError."""
     while True:
         try:
             answer = await deadline.within(cluster.refresh(names, create))

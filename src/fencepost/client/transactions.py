@@ -82,12 +82,12 @@ class Transactions:
 
     @property
     def is_initialized(self) -> bool:
-        """The transactional id was taken over."""
+        """Whether the transactional id was taken over."""
         return self._state not in (State.UNINITIALIZED, State.INITIALIZING)
 
     @property
     def is_open(self) -> bool:
-        """A transaction is open, or has failed, or its abort was not confirmed: it is to be aborted.
+        """Whether a transaction is to be aborted: open, or failed, or its abort was not confirmed.
 
         Not one that is prepared: what becomes of that is decided elsewhere.
         """
@@ -101,7 +101,7 @@ class Transactions:
 
     @property
     def takes_records(self) -> bool:
-        """As of `Idempotence`."""
+        """Whether a record can be sent now: a transaction is open, and has not failed."""
         return self._error is None and self._state in CALLS["send"]
 
     def versions(self) -> tuple[int, int]:
@@ -174,7 +174,7 @@ class Transactions:
             self._become(State.PREPARED if self._started else State.READY)
 
     async def begin(self) -> None:
-        """Open a transaction."""
+        """Open a transaction.  Raises MisuseError if none may begin now, and what has gone wrong before."""
         await self.raise_error()
         check_call("begin_transaction", self._state)
         newer = self._cluster.transaction_version >= 2
@@ -195,7 +195,7 @@ class Transactions:
         self._become(State.IN_TRANSACTION)
 
     async def check_send(self) -> None:
-        """Raises if nothing can be sent now."""
+        """Raises MisuseError outside a transaction, and what has gone wrong with this one."""
         if self._error is not None:
             await self.raise_error()
         check_call("send", self._state)

@@ -18,27 +18,27 @@ _NAMED: Final = 3
 
 
 class Unread:
-    """Since when each of them has failed, and why; times are seconds of one clock."""
+    """Since when partitions cannot be read, and why; times are seconds of one clock."""
 
     def __init__(self) -> None:
         self._failing: dict[TopicPartition, tuple[float, str]] = {}
         self._quiet_until = float("-inf")
 
     def failed(self, at: TopicPartition, why: str, now: float) -> None:
-        """It could not be read."""
+        """Note that a partition could not be read, and why."""
         since, _ = self._failing.get(at, (now, ""))
         self._failing[at] = since, why
 
     def answered(self, at: TopicPartition) -> None:
-        """It could."""
+        """Note that a partition was read."""
         self._failing.pop(at, None)
 
     def nobody_answers(self) -> None:
-        """No broker is reached at all, which is said elsewhere (`outage`)."""
+        """Forget all failures: no broker is reached at all, which is said elsewhere (`outage`)."""
         self._failing.clear()
 
     def warning(self, now: float, followed: Container[TopicPartition]) -> str | None:
-        """What is to be said now, if anything, of those that are still to be read."""
+        """The sentence that is due now, on those that are still to be read; None: none is."""
         self._failing = {at: what for at, what in self._failing.items() if at in followed}
         late = {at: what for at, what in self._failing.items() if now - what[0] >= SAID_AFTER}
         if not late or now < self._quiet_until:

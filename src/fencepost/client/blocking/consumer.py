@@ -156,7 +156,7 @@ class Consumer(Blocking):
         return record, fetcher.lending.lend(partition, record, asyncio.get_running_loop().time())
 
     def _take_back(self, _: object) -> None:
-        """These records came when the caller had been interrupted: the next call gives them."""
+        """Have the next call give records again that came when the caller had been interrupted."""
         self._consumer._fetcher.take_back()
 
     @as_in(consumer.Consumer.commit)

@@ -46,11 +46,11 @@ class _Client(Protocol):
 
     @property
     def _forgotten(self) -> weakref.finalize[..., object] | None:
-        """Has it said that it was not closed, once; None: there is nothing to be closed yet."""
+        """Says once that the client was not closed; None: there is nothing to be closed yet."""
         ...
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Nothing the second time."""
+        """End the client; nothing the second time."""
         ...
 
 

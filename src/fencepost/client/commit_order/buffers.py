@@ -36,7 +36,7 @@ class TransactionBuffers:
         return TransactionBuffer(self)
 
     def close(self) -> None:
-        """The temporary file is gone."""
+        """Remove the temporary file."""
         self.file.close()
 
 
@@ -56,7 +56,7 @@ class TransactionBuffer:
 
     @property
     def in_memory(self) -> int:
-        """Bytes, as they are counted against the limit."""
+        """Bytes in memory, as they are counted against the limit."""
         return sum(map(len, self._batches)) + OVERHEAD * len(self._batches)
 
     @property
@@ -93,7 +93,7 @@ class TransactionBuffer:
         raise _damaged()
 
     def drop(self) -> None:
-        """Forget the rest of it."""
+        """Forget what is left of the transaction."""
         self._all.in_memory -= self.in_memory
         self._batches.clear()
         self._all.file.drop(self._spilled)

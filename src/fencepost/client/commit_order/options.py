@@ -29,7 +29,7 @@ class CommitOrder:
 def commit_order(
     delivery: str, isolation_level: str, buffer_bytes: int, spill_directory: str | None, warning_ms: int
 ) -> CommitOrder | None:
-    """What a consumer with these options has of it; None for offset order.  Raises ValueError."""
+    """What the partitions of a consumer with these options share; None for offset order.  Raises ValueError."""
     if delivery not in _DELIVERIES:
         raise ValueError(f"delivery={delivery!r}: it must be one of {', '.join(_DELIVERIES)}")
     if delivery == "offset_order":

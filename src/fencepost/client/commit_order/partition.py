@@ -61,14 +61,14 @@ class _Open:
 
 
 class PartitionInCommitOrder:
-    """Is fed with what was fetched, and gives records in the order in which they were committed.
+    """One partition: is fed with what was fetched, and gives records in the order in which they were committed.
 
     It looks at no batch before what comes earlier was handed out: `position` is that of the caller at any time.
     Times are in seconds by the clock of the event loop.
     """
 
     def __init__(self, at: TopicPartition, begun: Position, buffers: TransactionBuffers, bound: float) -> None:
-        """`bound`: a transaction that is open for longer is reported."""
+        """`bound`: a transaction that is open for more seconds than this is reported."""
         self.at = at
         self._buffers = buffers
         self._bound = bound

@@ -86,7 +86,7 @@ class Spilled:
 
 
 class SpillFile:
-    """Made when it is first needed.  What the disk refuses raises SpillError."""
+    """The temporary file, made when it is first needed.  What the disk refuses raises SpillError."""
 
     def __init__(self, open_file: Callable[[], RawFile]) -> None:
         self._open_file = open_file
@@ -113,7 +113,7 @@ class SpillFile:
         to.end = end
 
     def _write(self, blocks: list[int], within: int, data: Buffer) -> None:
-        """Into these blocks, from a place within the first on."""
+        """Write into these blocks, from a place within the first on."""
         if self._file is None:
             self._file = self._open_file()
         rest = memoryview(data)
@@ -153,7 +153,7 @@ class SpillFile:
         return b"".join(parts)
 
     def drop(self, what: Spilled) -> None:
-        """Forget the rest of it.  The file becomes shorter if its end is free."""
+        """Forget the rest of what was spilled.  The file becomes shorter if its end is free."""
         for number in what.blocks:
             self.blocks.give_back(number)
         what.blocks.clear()

@@ -152,5 +152,5 @@ def verdict_of(error: ErrorCode, state: State) -> Verdict:
 
 
 def epoch_of_leaving(group_instance_id: str | None) -> int:
-    """What a member says that goes."""
+    """The epoch with which a member says that it leaves; with a group_instance_id: for a while."""
     return LEAVE if group_instance_id is None else LEAVE_FOR_A_WHILE

@@ -67,7 +67,7 @@ def _listed(topics: Iterable[str] | None) -> list[str] | None:
 
 
 def by_topic(places: Iterable[Place]) -> list[TopicPartitions]:
-    """As they are written down."""
+    """Places, sorted, as a request has them."""
     found: dict[uuid.UUID, list[int]] = {}
     for topic_id, number in sorted(places):
         found.setdefault(topic_id, []).append(number)

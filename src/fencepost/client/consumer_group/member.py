@@ -159,7 +159,7 @@ class ConsumerGroupMember:
             raise self.fenced
 
     def commit_was_refused(self, member: ConsumerGroupMetadata) -> None:
-        """Ask at once whether we are a member still."""
+        """Ask the coordinator at once whether we are a member still."""
         if self.as_of_now(member) is not None:
             self._news.set()
 
@@ -169,7 +169,7 @@ class ConsumerGroupMember:
         return {}
 
     def is_to_share_out(self, topics: Mapping[str, TopicView]) -> bool:  # noqa: ARG002
-        """The coordinator sees to it."""
+        """False: the coordinator shares out."""
         return False
 
     # A place in the group
@@ -217,7 +217,7 @@ class ConsumerGroupMember:
             raise error
 
     async def _heartbeat_ended(self, deadline: Deadline) -> None:
-        """One that begins now, or is under way."""
+        """Wait until the heartbeat has ended that begins now, or is under way.  Raises TimedOutError."""
         self._state = after(self._state, Event.JOIN)
         if self._heart is None or self._heart.done():
             self._heart = asyncio.get_running_loop().create_task(self._beat())
@@ -230,7 +230,7 @@ class ConsumerGroupMember:
             raise TimedOutError(str(late) if trouble in str(late) else f"{late}; {trouble}") from None
 
     def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:  # noqa: ARG002
-        """Tell the coordinator, who waits for what was given up to give it to others."""
+        """Tell the coordinator what we have now: it waits for what was given up, to give it to others."""
         self._has(owned)
         if self._now.owned == self._given:
             self._state = after(self._state, Event.TAKEN)
@@ -246,7 +246,7 @@ class ConsumerGroupMember:
         self._now = self._now._replace(owned=frozenset(self._places[at] for at in owned))
 
     async def leave(self) -> None:
-        """Have what we had given to others at once; a static member's is kept for it for a while."""
+        """Leave, so that others have our partitions at once; those of a static member are kept for it for a while."""
         self._stop_heart()
         if self._sent is not None or self._state in HEARTBEATING:
             await self._say_goodbye()
@@ -368,7 +368,7 @@ class ConsumerGroupMember:
         self._be_out(Event.REPLACED, self.fenced)
 
     async def _leave_unpolled(self) -> None:
-        """Others are to have what nobody asks for here."""
+        """Leave since nobody polls, so that others have what nobody asks for here."""
         logger.warning(
             "group %s: poll() was not called for max_poll_interval_ms=%s: its partitions go to other members until it "
             "is; have fewer records a poll (max_records), or a longer interval",

@@ -33,7 +33,7 @@ def refusal(error: ClientError | ErrorCode, now: Standing, message: str | None =
 
 
 def trouble(error: ErrorCode, message: str | None, now: Standing) -> str:
-    """Why a heartbeat has to be repeated."""
+    """Why a heartbeat has to be repeated, in a sentence."""
     if error is ErrorCode.UNRELEASED_INSTANCE_ID:
         return (
             f"another member has group_instance_id {now.group_instance_id!r}, until it leaves or its session ends "

@@ -38,7 +38,7 @@ _GS2_HEADER: Final = "n,,"
 
 
 class State(Enum):
-    """What has been said."""
+    """What has been said in an exchange."""
 
     NOTHING = auto()
     CLIENT_FIRST = auto()
@@ -80,7 +80,7 @@ class ServerFirst(NamedTuple):
 
 
 def client_first_bare(username: str, nonce: str) -> str:
-    """Who we are.  A comma and an equals sign would end the name."""
+    """The client's first message: the user's name, in which commas and equals signs are escaped, and a nonce."""
     return f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
 
 
@@ -121,20 +121,20 @@ class Keys(NamedTuple):
 
 
 def keys(hash_name: str, password: str, salt: bytes, iterations: int) -> Keys:
-    """Derive them; this takes its time."""
+    """The keys of a password, with this salt; so many iterations take their time."""
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     return Keys(client_key, hashlib.new(hash_name, client_key).digest(), hmac.digest(salted, b"Server Key", hash_name))
 
 
 def proof(of: Keys, said: str, hash_name: str) -> str:
-    """The client's: its key, hidden by what only who has the stored key can take away again."""
+    """The client's proof: its key, hidden by what only who has the stored key can take away again."""
     signature = hmac.digest(of.stored_key, said.encode(), hash_name)
     return _text_of(bytes(a ^ b for a, b in zip(of.client_key, signature, strict=True)))
 
 
 def server_signature(of: Keys, said: str, hash_name: str) -> str:
-    """The server's proof, as it is written."""
+    """The server's proof, in base64."""
     return _text_of(hmac.digest(of.server_key, said.encode(), hash_name))
 
 
