@@ -34,7 +34,7 @@ _BEHIND: Final = 1.0
 
 @dataclass(frozen=True)
 class SendingAhead:
-    """Makes what sends the batches of one task; this is what goes to the tasks.  `ledger`: its path."""
+    """Makes what sends the batches of one task; this is what goes to the tasks.  `ledger`: the path of its file."""
 
     bootstrap_servers: str
     security: Security
@@ -46,7 +46,7 @@ class SendingAhead:
 
 
 class TaskAhead:
-    """Sends the batches of one task (encoding.Ahead).  It is not connected before there is one."""
+    """Sends the batches of one task (encoding.Ahead).  There is no connection before the first batch."""
 
     def __init__(self, given: SendingAhead) -> None:
         self._given = given
@@ -142,7 +142,7 @@ class Turning:
         return list(self._receipts.items())
 
     async def close(self) -> None:
-        """Nothing more is sent; the turns end."""
+        """Send nothing more, and end the turns."""
         for each in self._at_work.values():
             each.cancel()
         await asyncio.gather(*self._at_work.values(), return_exceptions=True)

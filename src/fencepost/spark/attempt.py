@@ -76,7 +76,7 @@ class Receipt(NamedTuple):
     size: int
 
     def __or__(self, other: Receipt) -> Receipt:
-        """Both."""
+        """One receipt for the records of both."""
         return Receipt(
             self.records + other.records,
             min(self.first_offset, other.first_offset),
@@ -129,7 +129,7 @@ class Sending:
         self._sent.setdefault(at, []).append(_Sent(count, size, offset))
 
     def go_on(self, at: TopicPartition, records: int) -> None:
-        """The next batch for a place comes after so many records that others have sent there under this epoch."""
+        """Number the next batch for a place behind so many records that others have sent there under this epoch."""
         self._writer.go_on(at, records)
 
     async def acknowledged(self, at: TopicPartition) -> Receipt:
@@ -171,7 +171,7 @@ class Attempt(Sending):
         self._elsewhere: dict[TopicPartition, Receipt] = {}
 
     def note(self, at: TopicPartition, sent: Receipt) -> None:
-        """Report this too: what a task has sent that gave the other rows."""
+        """Report these records, too, which a task has sent that gave the other rows."""
         self._elsewhere[at] = sent | self._elsewhere[at] if at in self._elsewhere else sent
 
     async def finish(self, rows: int) -> list[Written]:

@@ -52,10 +52,11 @@ class Fate(NamedTuple):
 
 
 def fate(header: BatchHeader, offset: int, markers: Markers) -> Fate:
-    """Of a record that is no marker.  `markers`: at least those behind it, up to the one that ends its transaction.
+    """What became of a record that is no marker.
 
-    Before the last stable offset a record is committed unless a transaction is said to be aborted that it is in: of a
-    compacted topic markers are removed, those of commits while their records stay.
+    `markers`: at least those behind it, up to the one that ends its transaction.  Before the last stable offset a
+    record is committed unless a transaction is said to be aborted that it is in: of a compacted topic markers are
+    removed, those of commits while their records stay.
     """
     if not header.is_transactional:
         return Fate(COMMITTED, None)
@@ -99,7 +100,7 @@ class Markers:
             self.aborted.setdefault(producer_id, set()).add(first)
 
     def add(self, data: Buffer, position: int, header: BatchHeader) -> None:
-        """Take in the next batch."""
+        """Take in the next batch, which is at `position` of `data`."""
         if not header.is_control:
             if header.is_transactional and header.base_offset < self._end:
                 self.open.add(header.producer_id)

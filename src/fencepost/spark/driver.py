@@ -142,7 +142,7 @@ class Driver:
         return self._id.name
 
     async def cluster_id(self) -> str:
-        """Of the cluster that is written to; empty where it has none."""
+        """The id of the cluster that is written to; empty where it has none."""
         if not self._cluster.cluster_id:
             await self._look_up([], self._cluster.deadline("looking up the cluster"))
         return self._cluster.cluster_id
@@ -224,7 +224,7 @@ class Driver:
         return overdue(self._course.age_ms(), self._timeout_ms)
 
     def _was_committed(self, last: Progress | None, batch: Progress, new_query: bool, *refused: Verdict) -> bool:
-        """Raises WriteFailed if the batch is to be `refused`, by which of these verdicts."""
+        """Whether the batch was committed before.  Raises WriteFailed for one of the `refused` verdicts on it."""
         judgement = judge(self.application_id, last, batch, new_query, self._resume, self._accept_gap)
         if judgement.verdict in refused:
             raise WriteFailed(judgement.reason)

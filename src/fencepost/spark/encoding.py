@@ -62,7 +62,7 @@ class Ahead(Protocol):
     """Sends batches before what is shuffled is read."""
 
     def put(self, target: int, batch: BatchBuilder) -> None:
-        """Send it behind those that were given before.  Raises what went wrong with one of those."""
+        """Send a batch behind those that were given before.  Raises what went wrong with one of those."""
         ...
 
     def finish(self) -> list[tuple[int, Receipt]]:
@@ -70,7 +70,7 @@ class Ahead(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing more is sent."""
+        """Send nothing more."""
         ...
 
 
@@ -128,7 +128,7 @@ def _rest(building: dict[int, BatchBuilder], batch_bytes: int) -> list[Leaving]:
 
 
 def _encoded(leaving: Iterable[Leaving]) -> Iterator[pa.RecordBatch]:
-    """As they come, some at a time."""
+    """The batches as rows of `ENCODED`, in the order in which they come, some at a time."""
     some, size = list[Leaving](), 0
     for each in leaving:
         some.append(each)
@@ -141,7 +141,7 @@ def _encoded(leaving: Iterable[Leaving]) -> Iterator[pa.RecordBatch]:
 
 
 def _in_arrow(leaving: list[Leaving]) -> pa.RecordBatch:
-    """Their bytes are copied once."""
+    """Batches as rows of `ENCODED`; their bytes are copied once."""
     ends = np.cumsum([0, *(each.batch.size for each in leaving)], dtype=np.int64)
     assert ends[-1] < 2**31, "they are few enough for Arrow's numbers"
     data = pa.py_buffer(b"".join(part for each in leaving for part in each.batch.parts()))
@@ -332,7 +332,7 @@ def _lists(batch: pa.RecordBatch, order: Any) -> tuple[list[bytes | None], list[
 
 
 def _headers(given: list[dict[str, Any] | None]) -> tuple[tuple[str, bytes | None], ...]:
-    """Raises RowError for one without a key, which Kafka does not have."""
+    """The headers of a row.  Raises RowError for one without a key, which Kafka does not have."""
     found = tuple((entry["key"], entry["value"]) for entry in given if entry is not None)
     if len(found) < len(given) or any(key is None for key, _ in found):
         raise RowError("a row has a header that is null, or has no key: leave it out of the column headers")

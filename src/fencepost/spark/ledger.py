@@ -30,7 +30,7 @@ class LedgerStore(Protocol):
     """
 
     def lock(self, place: int) -> bool:
-        """Whether this process has it now; not, while another one has."""
+        """Take the lock of a place, unless another process has it; whether this one has it now."""
         ...
 
     def unlock(self, place: int) -> None: ...
@@ -40,7 +40,7 @@ class LedgerStore(Protocol):
     def note(self, place: int, state: PlaceState) -> None: ...
 
     def close(self) -> None:
-        """Its locks are gone."""
+        """Give up all locks."""
         ...
 
 
@@ -58,15 +58,15 @@ class Turn:
         return self.state.records
 
     def begin(self) -> None:
-        """Something is about to be sent."""
+        """Note that something is about to be sent."""
         self._note(moved(self.state, Move.BEGIN))
 
     def settle(self, records: int) -> None:
-        """All that was sent is acknowledged, which is so many records."""
+        """Note that all that was sent, so many records, is acknowledged."""
         self._note(moved(self.state, Move.SETTLE, records))
 
     def close(self) -> None:
-        """Nobody writes here after this."""
+        """Keep everybody from writing to the place after this."""
         self._note(moved(self.state, Move.CLOSE))
 
     def _note(self, state: PlaceState) -> None:
@@ -104,7 +104,7 @@ class Ledger:
             self._store.unlock(place)
 
     def close(self) -> None:
-        """Its turns end."""
+        """End the turns of this process."""
         self._store.close()
 
 
@@ -129,7 +129,7 @@ class Turns:
         self.close()
 
     def close(self) -> None:
-        """Its turns end."""
+        """End the turns of this attempt."""
         self._held.close()
         self._ledger.close()
 

@@ -29,12 +29,12 @@ _OTHERS: Final = {Kind.UNSETTLED: -1, Kind.CLOSED: -2}
 
 
 def packed(state: PlaceState) -> bytes:
-    """As it is in the file."""
+    """The bytes of a place in the file."""
     return _PLACE.pack(_OTHERS.get(state.kind, state.records))
 
 
 def unpacked(data: bytes) -> PlaceState:
-    """What is in the file.  Raises ValueError for what is nothing of the kind."""
+    """The state of a place, from its bytes in the file.  Raises ValueError for what is nothing of the kind."""
     if len(data) != _PLACE.size:
         raise ValueError(f"the ledger ends after {len(data)} bytes of a place")
     (number,) = _PLACE.unpack(data)

@@ -111,7 +111,7 @@ def refusal_of_late(known: Positions, first: Positions) -> RecordsLostError | No
 
 
 def topic_is_not_there(name: str) -> RecordsLostError:
-    """A topic that is to be read by its name is not there, or is no more."""
+    """What to raise where a topic that is to be read by its name is not there, or is no more."""
     return RecordsLostError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"there is no topic {name!r} to read: make it, or put its name right. If this query read it before, it was "
@@ -120,7 +120,7 @@ def topic_is_not_there(name: str) -> RecordsLostError:
 
 
 def topic_was_deleted(name: str) -> RecordsLostError:
-    """A topic that the query was to read is no more."""
+    """What to raise where a topic that the query was to read is no more."""
     return RecordsLostError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {name!r} was deleted: records that this query had not read yet may be lost. {_WAY_ON}",
@@ -128,7 +128,7 @@ def topic_was_deleted(name: str) -> RecordsLostError:
 
 
 def topic_was_made_anew(name: str) -> RecordsLostError:
-    """The topic of that name is another one than the query read before."""
+    """What to raise where the topic of that name is another one than the query read before."""
     return RecordsLostError(
         ErrorCode.UNKNOWN_TOPIC_ID,
         f"topic {name!r} was deleted and made anew: records that this query had not read yet may be lost, and those "
@@ -137,7 +137,7 @@ def topic_was_made_anew(name: str) -> RecordsLostError:
 
 
 def records_are_gone(at: TopicPartition, wanted: int, first: int, end: int) -> RecordsLostError:
-    """A partition has nothing at an offset that was to be read."""
+    """What to raise where a partition has nothing at an offset that was to be read."""
     where = f"begins at {first}" if first > wanted else f"ends at {end}"
     return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -147,7 +147,7 @@ def records_are_gone(at: TopicPartition, wanted: int, first: int, end: int) -> R
 
 
 def log_was_truncated(at: TopicPartition, position: int, parted: int) -> RecordsLostError:
-    """A log lost its end and was written on, so that other records stand where the query has read."""
+    """What to raise where a log lost its end and was written on: other records stand where the query has read."""
     return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{at.topic}-{at.partition} was read to offset {position}, but lost its records from {parted} on since, as by "
@@ -157,7 +157,7 @@ def log_was_truncated(at: TopicPartition, position: int, parted: int) -> Records
 
 
 def leader_epoch_went_back(at: TopicPartition, epoch: int) -> RecordsLostError:
-    """A partition is led in an earlier epoch than it was, which only a copy that was put back does."""
+    """What to raise where a partition has an earlier leader epoch than before, as only a copy put back has."""
     return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{at.topic}-{at.partition} was read under leader epoch {epoch}, and its leader knows earlier ones only: the "
@@ -167,7 +167,7 @@ def leader_epoch_went_back(at: TopicPartition, epoch: int) -> RecordsLostError:
 
 
 def offset_is_not_there(option: str, at: TopicPartition, wanted: int, end: int) -> RecordsLostError:
-    """A batch was told to begin, or to end, behind the end of a partition."""
+    """What to raise where a batch is told to begin, or to end, behind the end of a partition."""
     return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{option} has {at.topic}-{at.partition} at {wanted}, but it ends at {end}: give an offset that is there. If "

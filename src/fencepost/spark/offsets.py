@@ -205,7 +205,10 @@ async def pinned(
 
 
 async def release(cluster: Cluster, application_id: str, partitions: Sequence[TopicPartition]) -> None:
-    """The first micro-batch is planned, and says itself where it begins: a later query is to begin where it is told."""
+    """Let go of what `pinned` keeps: the first micro-batch is planned, and says itself where it begins.
+
+    So a later query begins where it is told to.
+    """
     group = _group(cluster, f"{application_id}{PINS}")
     stored = await group.committed(partitions)
     pins = {at: pin for at, pin in stored.items() if pin is not None and pin.metadata != _RELEASED}

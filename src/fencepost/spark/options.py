@@ -35,12 +35,12 @@ class Bound:
     """Where to begin or end: everywhere the same, or by partition."""
 
     otherwise: int
-    """Of partitions that are not named."""
+    """Offset in the partitions that are not named, EARLIEST or LATEST."""
     by_partition: Offsets = field(default_factory=dict)
     timestamp: int | None = None
     """Milliseconds since 1970, instead of the others."""
     timestamps: Offsets = field(default_factory=dict)
-    """The same by partition; empty: there are none."""
+    """The times by partition, in milliseconds since 1970; empty: there are none."""
     else_latest: bool = True
     """Where there is no record so young it is the end; if not, that is an error."""
     resumed: Positions | None = None
@@ -48,7 +48,7 @@ class Bound:
     option: str = ""
 
     def time_of(self, at: TopicPartition) -> int:
-        """Milliseconds since 1970, where it names times."""
+        """The time that this bound, if it names times, has for a partition: in milliseconds since 1970."""
         return self.timestamps[at] if self.timestamp is None else self.timestamp
 
     def names_a_place(self, at: TopicPartition) -> bool:
@@ -83,7 +83,7 @@ def check_order(first: Bound, last: Bound, start: Offsets, end: Offsets) -> None
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What to read."""
+    """What is to be read, from where to where and how, as the options of the source say."""
 
     bootstrap_servers: str
     topics: Sequence[str]
@@ -102,7 +102,7 @@ class SourceOptions:
     application_id: str | None
     group_id: str | None
     patience_ms: int
-    """Of a task that waits for records."""
+    """Milliseconds that a task waits for records."""
     audit: bool
     security: Security
 
@@ -196,7 +196,7 @@ def _isolation(given: str | None, audit: bool) -> Isolation:
 
 
 def _bound(which: str, get: Callable[[str], str | None], default: str, resumes: bool = False) -> Bound:
-    """`which`: starting or ending.  Times go before offsets, and one for all before one for each.
+    """Where to begin or end (`which`: starting or ending).  Times go before offsets, one for all before one for each.
 
     `resumes`: offsets may be where a committed micro-batch ended, and count as such if they say of which cluster.
     """
@@ -248,7 +248,7 @@ def _flag(name: str, text: str) -> bool:
 
 
 def parse_partitions(name: str, text: str) -> list[TopicPartition]:
-    """{"topic": [0, 1]}.  Raises BadOption."""
+    """The partitions in JSON like {"topic": [0, 1]}, each once.  Raises BadOption for anything else, or for none."""
     try:
         named = json.loads(text, object_pairs_hook=_once)
         found = [TopicPartition(topic, number) for topic, numbers in named.items() for number in numbers]
@@ -260,9 +260,9 @@ def parse_partitions(name: str, text: str) -> list[TopicPartition]:
 
 
 def parse_positions(name: str, text: str, what: str = "earliest, latest, or JSON") -> Positions:
-    """{"topic": {"0": 23, "1": -2}}; -2 is the first offset, -1 the end.  Raises BadOption.
+    """The positions in JSON like {"topic": {"0": 23, "1": -2}}; -2 is the first offset, -1 the end.
 
-    `what`: it may be, for the error.
+    `what`: what the text may be, for the message.  Raises BadOption for anything else.
     """
     try:
         positions = Positions.decode(json.loads(text, object_pairs_hook=_once))

@@ -40,7 +40,7 @@ class Move(Enum):
 
 
 class PlaceState(NamedTuple):
-    """`records`: how many were there when it was settled last."""
+    """The state of a place.  `records`: how many were there when it was settled last."""
 
     kind: Kind
     records: int = 0
@@ -64,7 +64,7 @@ REFUSED: Final[Mapping[Kind, str | None]] = {
 
 
 def moved(state: PlaceState, move: Move, records: int = 0) -> PlaceState:
-    """What the place is then.  `records`: so many more are there."""
+    """The state of a place after a move.  `records`: so many more are there."""
     assert move in MOVES[state.kind], f"{move.name} is not for a place that is {state.kind.name}"
     return PlaceState(MOVES[state.kind][move], state.records + records)
 

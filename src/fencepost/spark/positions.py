@@ -62,7 +62,7 @@ class Positions(NamedTuple):
 
     @classmethod
     def decode(cls, fields: Mapping[str, Any] | None) -> Positions:
-        """Raises ValueError, TypeError or AttributeError if it is none."""
+        """The positions that `encode` gave.  Raises ValueError, TypeError or AttributeError for anything else."""
         fields = fields or {}
         began = fields.get(BEGAN)
         ids = {str(topic): str(known) for topic, known in fields.get(TOPICS, {}).items()}
@@ -90,7 +90,7 @@ def positions_in_topics(offsets: Any) -> Positions | None:
 
 
 def without(names: Collection[str], fields: Any) -> Any:
-    """The same JSON without what stands under these names, however deep."""
+    """JSON without what stands under these names, however deep."""
     if isinstance(fields, Mapping):
         return {name: without(names, inner) for name, inner in fields.items() if name not in names}
     return fields
@@ -104,7 +104,7 @@ def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
 
 
 def _offsets(fields: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Raises ValueError, TypeError or AttributeError if these are none."""
+    """Offsets by partition, from JSON.  Raises ValueError, TypeError or AttributeError if these are none."""
     offsets: dict[TopicPartition, int] = {}
     for topic, numbers in fields.items():
         if topic.startswith("@"):
@@ -118,7 +118,7 @@ def _offsets(fields: Mapping[str, Any]) -> dict[TopicPartition, int]:
 
 
 def _partition(text: str) -> int:
-    """Digits alone, where `int` takes blanks, underscores and signs too.  Raises ValueError."""
+    """The number of a partition.  Raises ValueError for blanks, underscores and signs, which `int` takes, too."""
     if not (text.isascii() and text.isdecimal()) or int(text) > LARGEST_PARTITION:
         raise ValueError(f"{text!r} is no partition")
     return int(text)

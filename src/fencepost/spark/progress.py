@@ -94,7 +94,10 @@ class Progress(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Progress:
-        """Raises ValueError if it is none: what is half understood must not pass for a record without positions."""
+        """The record in these bytes.
+
+        Raises ValueError if it is none: what is half understood must not pass for a record without positions.
+        """
         try:
             fields = json.loads(data)
             earlier = fields.get("earlier_runs", [])
@@ -121,7 +124,7 @@ class Progress(NamedTuple):
 
 
 def _digest(values: Sequence[Any]) -> str:
-    """Tells these from others, in little room."""
+    """A digest of values, which tells them from others in little room."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -78,7 +78,7 @@ def read_range(
 
 
 class RangeReader:
-    """Fetches of one partition."""
+    """Fetches what a range of one partition has, from its leader."""
 
     def __init__(
         self,
@@ -142,7 +142,10 @@ class RangeReader:
         return uuid.UUID(self._topic_id)
 
     async def check_topic(self) -> None:
-        """Raises, behind the last record, if the topic was made anew: a fetch by name reads whichever there is."""
+        """Raises RecordsLostError, behind the last record, if the topic was deleted, or made anew.
+
+        A fetch by name reads whichever there is.
+        """
         if self._fail_on_data_loss and self._asked_by_name:
             await self._was_replaced()
 
@@ -175,7 +178,7 @@ class RangeReader:
         return True
 
     async def _passed_over(self, position: int) -> int:
-        """Nothing is at this position any more: where to go on, if that is no error."""
+        """Where to go on, as nothing is at this position any more.  Raises RecordsLostError if that is an error."""
         cluster, at = self._cluster, self._at
         cluster.forget_topic(at.topic)
         if await self._is_another_topic(cluster.deadline(f"looking up topic {at.topic!r}")):

@@ -48,7 +48,7 @@ class Course:
         self._written: Sequence[Written] = ()
 
     def attempt(self) -> None:
-        """An attempt begins."""
+        """Note that an attempt begins."""
         self._attempts += 1
         self._begun = self._since = self._clock.now()
 
@@ -57,18 +57,18 @@ class Course:
         return self._clock.now() - self._begun
 
     def done(self, part: str) -> None:
-        """What was done since the last call was this part: `begin`, `tasks`, `commit`, `abort`, or what failed."""
+        """Count the time since the last call for a part: `begin`, `tasks`, `commit`, `abort`, or what failed."""
         now = self._clock.now()
         self._took[part] += max(now - self._since, 0)
         self._since = now
 
     def wrote(self, written: Sequence[Written]) -> None:
-        """All tasks of the attempt are done, and reported this."""
+        """Note what all tasks of the attempt have reported, which are done."""
         self.done("tasks")
         self._written = written
 
     def report(self, batch_id: int) -> Report:
-        """The batch is committed."""
+        """The figures of the batch, which is committed."""
         rows, size = sum(found.records for found in self._written), sum(found.size for found in self._written)
         times = (self._took[part] for part in ("begin", "tasks", "commit", "abort"))
         return Report(batch_id, rows, size, self._attempts, *times)

@@ -66,7 +66,7 @@ _AUDIT_NAMES: Final = tuple(column.split()[0] for column in AUDIT_COLUMNS.split(
 
 
 class Range(InputPartition):
-    """What one task reads."""
+    """A range of one partition, [start, end), that one task reads."""
 
     def __init__(self, at: TopicPartition, start: int, end: int, topic_id: str | None = None) -> None:
         self.at = at
@@ -396,7 +396,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: positions are the checkpoint's."""
+        """Does nothing: positions are kept by Spark, in the checkpoint."""
 
     def stop(self) -> None:
         if self._asker_ is not None:

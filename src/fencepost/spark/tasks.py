@@ -117,7 +117,7 @@ async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch],
 
 
 def _shuffled(arrow: pa.RecordBatch) -> Iterator[tuple[int, bool | None, memoryview]]:
-    """Rows of `encoding.ENCODED`; the last column without a copy of its bytes."""
+    """The rows of `encoding.ENCODED`; the last column without a copy of its bytes."""
     targets_, wholes, batches = (arrow.column(name) for name in arrow.schema.names)
     batches = batches.cast(pa.large_binary())  # as some sessions have it
     _, places, data = batches.buffers()
