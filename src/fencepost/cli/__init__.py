@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one sentence what it cannot use."""
+    """An argument parser that says in one sentence what it cannot use."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Finds out only when it is asked."""
+    """Prints the version and ends the process with 0; it is found out only when it is asked for."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help=help)
@@ -64,7 +64,7 @@ class _Version(argparse.Action):
 
 
 def parser(given: Sequence[str]) -> Parser:
-    """Of the whole command line; of commands that are not among the words that are given, without options."""
+    """The parser of the whole command line; commands that are not among the words given have no options in it."""
     lines = ["Transactional messaging that speaks Kafka's protocol."]
     for group, commands in GROUPS.items():
         lines += ["", f"{group}:", *(f"  {name:<14}{purpose}" for name, (purpose, _) in commands.items())]

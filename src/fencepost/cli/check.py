@@ -25,7 +25,7 @@ _SHOWN: Final = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of this command."""
+    """Add the options of `fencepost check`."""
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True, help="where a broker is (required)")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="decides who does what, and what is lost (default: 0)"
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code 1 if a promise was broken.  Raises Refused for what cannot be worked on."""
+    """Run the check; exit code 1 if a promise was broken, else 0.  Raises Refused for what cannot be worked on."""
     from fencepost.client import ClientError
 
     seconds = duration(options.duration)
@@ -85,11 +85,11 @@ def _say_it(line: str) -> None:
 
 
 def _say_nothing(line: str) -> None:
-    """Nobody wants the story."""
+    """Does nothing with a line of the story, which nobody wants."""
 
 
 def _lines(report: Report) -> Iterator[str]:
-    """What came of a run."""
+    """What came of a run, line by line."""
     for fault in report.faults[:_SHOWN]:
         yield f"BROKEN: {fault}"
     if len(report.faults) > _SHOWN:

@@ -43,7 +43,7 @@ else:
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
-    """One that waits by such a selector, where there is epoll."""
+    """An event loop that waits by an `EndsApart`, where there is epoll; else Python's own."""
     return asyncio.SelectorEventLoop(EndsApart()) if HAS_EPOLL else asyncio.new_event_loop()
 
 
@@ -129,7 +129,7 @@ class EndsApart(selectors.BaseSelector):
 
 
 class _ByObject(Mapping["FileDescriptorLike", selectors.SelectorKey]):
-    """Keys by what was registered."""
+    """The keys of a selector, by what was registered."""
 
     def __init__(self, keys: dict[int, selectors.SelectorKey]) -> None:
         self._keys = keys
@@ -151,7 +151,7 @@ class _ByObject(Mapping["FileDescriptorLike", selectors.SelectorKey]):
 
 
 def _descriptor(fileobj: FileDescriptorLike) -> int:
-    """Raises ValueError if it has none any more."""
+    """The number of a file descriptor.  Raises ValueError if `fileobj` has none any more."""
     descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
     if descriptor < 0:
         raise ValueError(f"{fileobj!r} is closed")

@@ -50,7 +50,7 @@ class _Request(WSGIRequestHandler):
 
 
 def _answered(app: _App) -> _App:
-    """The same, with a line of the node's log, and an answer, where it fails."""
+    """The same application, but where it fails it answers 503, and a line of the node's log says why."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         try:
@@ -95,14 +95,14 @@ class Exporter:
 
 
 class Measurements:
-    """What a node in this loop measures, for another thread."""
+    """What a node in this loop measures, as Prometheus collects it in another thread."""
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         self._broker = broker
         self._loop = loop
 
     def collect(self) -> Iterator[Metric]:
-        """Called in the server's thread; the node is read in its own."""
+        """The metrics.  Called in the server's thread; the node is read in its own."""
         measured = asyncio.run_coroutine_threadsafe(self._measure(), self._loop).result(_PATIENCE)
         families: dict[str, UnknownMetricFamily] = {}
         for bean, value in measured.items():

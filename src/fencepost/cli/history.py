@@ -11,7 +11,7 @@ from fencepost.cli.files import Output, lines_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of this command."""
+    """Add the options of `fencepost history`."""
     parser.add_argument("file", metavar="FILE", help="what `fencepost simulate --history FILE` has saved (required)")
     parser.add_argument(
         "--page", metavar="OUT.html", help="write a page that opens in any browser (default: tell it here)"
@@ -24,7 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises Refused for a file that is no history, or a damaged one, and for a word that is not in it."""
+    """Tell the history, or write the page; exit code 0.
+
+    Raises Refused for a file that is no history, or a damaged one, and for a word that is not in it.
+    """
     from fencepost.simulation.history import page
     from fencepost.simulation.history.file_format import HistoryUnreadable, read
     from fencepost.simulation.history.story import tell

@@ -76,7 +76,10 @@ def _plain(text: str) -> str:
 
 
 def options_of(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments of a client.  Settings that are not about connections are left out.  Raises NotUsable."""
+    """The arguments of a client that these settings mean, but for those that are not about connections.
+
+    Raises NotUsable.
+    """
     for name in settings:
         if name.startswith(("ssl.", "sasl.", "security.")) and name not in _READ:
             raise NotUsable(f"{name} is not known here: there are {', '.join(sorted(_READ))}")

@@ -46,7 +46,7 @@ OF_SECURITY: Final = ("ssl.", "sasl.", "security.", "listener.security.", "autho
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `serve` can be told."""
+    """Add the options of `fencepost serve`."""
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
@@ -157,7 +157,7 @@ def _address(option: str, given: str) -> Endpoint:
 
 
 def _is_any_address(host: str) -> bool:
-    """Whether it is one to listen on, as 0.0.0.0, and none to connect to."""
+    """Whether a host is an address to listen on, as 0.0.0.0, and none to connect to."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -183,14 +183,14 @@ def merged(of_file: Mapping[str, str], given: Mapping[str, str]) -> dict[str, st
 
 
 def _settings_in(path: str) -> dict[str, str]:
-    """Those of a file.  Raises Refused."""
+    """The settings in the file of --settings.  Raises Refused."""
     if not path:
         raise Refused("--settings is empty: name a file")
     return properties_in("--settings", path)
 
 
 def _with_option(refusal: str) -> str:
-    """With what there is for a setting of Apache Kafka that is none here: an option, or a proxy."""
+    """A refusal, with what there is for a setting of Apache Kafka that is none here: an option, or a proxy."""
     name = refusal.split()[0]
     if name.startswith(OF_SECURITY):
         return f"{name} is not a broker setting: a node has neither TLS nor SASL nor access lists; see docs/security.md"
@@ -198,7 +198,7 @@ def _with_option(refusal: str) -> str:
 
 
 def _exporter(metrics: Endpoint, data: Path) -> Exporter:
-    """It has its address before the node begins anything.  Raises Refused."""
+    """The exporter, which has its address before the node begins anything.  Raises Refused."""
     try:
         from fencepost.cli.exporter import Exporter
     except ImportError as missing:
@@ -300,7 +300,7 @@ async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None,
 
 
 def _exit_code(broker: Broker, data: str) -> int:
-    """Of a node that has ended; why, if the disk has failed, is said."""
+    """The exit code of a node that has ended; why, if the disk has failed, is said."""
     if broker.failed is None or not broker.failed.done():
         return 0
     what_to_do = "nothing acknowledged is lost, start again when the disk is well"

@@ -15,11 +15,11 @@ from fencepost.simulation.shrinking import Shrinker
 
 
 class Shrunk(NamedTuple):
-    """What was found."""
+    """The shortest plan that was found, and a test of it."""
 
     plan: Plan
     source: str
-    """Of a test that fails as long as the plan does."""
+    """Source of a test that fails as long as the plan does."""
 
 
 def shrink(plan: Plan, command: str, tries: int) -> int:
@@ -35,7 +35,10 @@ def shrink(plan: Plan, command: str, tries: int) -> int:
 
 
 def shrunk(plan: Plan, fault: str, command: str, tell: Callable[[str], None], most: int) -> Shrunk:
-    """The shortest plan that breaks the same promise.  `plan`: with its script; `fault`: what a checker said."""
+    """The shortest plan that breaks the same promise.  `plan`: with its script; `fault`: what a checker said.
+
+    `most`: how many plans are tried.  `tell` is called with lines that say how far it is.
+    """
     failed = property_of(fault)
     said = [fault]
 

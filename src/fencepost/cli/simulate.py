@@ -25,7 +25,7 @@ LARGEST_SEED: Final = 2**63 - 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of this command."""
+    """Add the options of `fencepost simulate`."""
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides everything, 0 to 2^63-1 (default: 0)")
     parser.add_argument(
         "--for",
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code 1 if a promise was broken.  Raises Refused for what cannot be simulated."""
+    """Run simulations; exit code 1 if a promise was broken, else 0.  Raises Refused for what cannot be simulated."""
     seconds = duration(options.duration)
     check_seeds(options.seed, options.runs)
     if options.tries < 1:
@@ -152,7 +152,7 @@ def again(options: argparse.Namespace, seed: int) -> str:
 
 
 def _put_in(name: str) -> bool:
-    """False if they were only listed.  Raises Refused."""
+    """Put this bug in, or list all (`list`); whether one was put in.  Raises Refused."""
     from fencepost.simulation import bugs
 
     if name == "list":
@@ -178,7 +178,7 @@ def _troubles(names: str) -> list[Trouble]:
 
 
 def check_seeds(first: int, runs: int) -> None:
-    """Whether there are so many seeds from the first one on.  Raises Refused if not."""
+    """Raises Refused unless there are so many seeds from the first one on, and at least one."""
     if not 0 <= first <= LARGEST_SEED:
         raise Refused(f"--seed {first}: it must be 0 to {LARGEST_SEED}")
     if runs < 1:
@@ -188,7 +188,7 @@ def check_seeds(first: int, runs: int) -> None:
 
 
 def duration(text: str) -> float:
-    """Seconds.  Raises Refused."""
+    """The seconds of a time like 500ms or 10m.  Raises Refused for what is none, or longer than 365 days."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text, re.ASCII)
     if found is None or not float(found[1]):
         raise Refused(f"--for {text}: a time is a number and ms, s, m or h, as in 500ms or 10m")

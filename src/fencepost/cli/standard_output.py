@@ -33,7 +33,7 @@ class StandardOutput:
         return getattr(self._inner, name)
 
     def write(self, text: str) -> int:
-        """Raises OSError, and is done with it."""
+        """Write, and say how much.  Raises OSError the first time that it cannot be done; after that nothing is."""
         try:
             return 0 if self._inner is None else self._inner.write(text)
         except OSError as error:
@@ -41,7 +41,7 @@ class StandardOutput:
             raise
 
     def flush(self) -> None:
-        """Raises OSError, and is done with it."""
+        """Flush.  Raises OSError the first time that it cannot be done; after that nothing is."""
         try:
             if self._inner is not None:
                 self._inner.flush()

@@ -30,11 +30,11 @@ class StopSignals:
             self._loop.call_soon(self._act)
 
     def have_come(self) -> bool:
-        """Whether one has."""
+        """Whether a signal has come."""
         return self._has_come
 
     def ignore(self) -> None:
-        """When all is done: the interpreter lets go of its handlers a moment before the process has ended."""
+        """Ignore both signals when all is done: Python lets go of its handlers a moment before the process ends."""
         for number in STOP:
             signal.signal(number, signal.SIG_IGN)
 

@@ -24,7 +24,7 @@ _SHOWN: Final = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of kafka-transactions.sh; here, how to connect may stand behind the action too."""
+    """Add the options of kafka-transactions.sh; here, how to connect may stand behind the action too."""
     _add_connection(parser, default=None)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, help="what is asked for (required)")
     listing = actions.add_parser("list", help="transactional ids, and the state of each")
@@ -66,7 +66,10 @@ def _add_connection(parser: argparse.ArgumentParser, default: str | None) -> Non
 
 
 def run(options: argparse.Namespace) -> int:
-    """Raises Refused for what cannot be used, and for what the brokers refuse."""
+    """Carry the action out, and print its rows; exit code 0.
+
+    Raises Refused for what cannot be used, and for what the brokers refuse.
+    """
     if options.bootstrap_server is None:
         raise Refused("--bootstrap-server is missing: say where brokers are, as in --bootstrap-server localhost:9092")
     if (minutes := getattr(options, "max_transaction_timeout", 0)) < 0:
@@ -151,7 +154,7 @@ async def _find_hanging(admin: Admin, options: argparse.Namespace) -> list[Seque
 
 
 async def _must_be_there(admin: Admin, at: TopicPartition) -> None:
-    """That nothing hangs is not said of a partition that a topic does not have.  Raises Refused."""
+    """Raises Refused if a topic does not have this partition: that nothing hangs is not said of such a one."""
     described = (await admin.describe_topics([at.topic]))[at.topic]
     if at.partition not in [each.partition for each in described.partitions]:
         raise Refused(
