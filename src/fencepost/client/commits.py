@@ -160,7 +160,7 @@ class Commits:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
         callback: CommitCallback | None = None,
     ) -> _Commit | None:
-        """Have positions (None: all) stored when their turn comes; None: there is nothing to be stored."""
+        """Have positions (None: all) stored when it is their turn; None: there are none.  Raises as `commit_async`."""
         if self._group is None or self._offsets is None:
             raise MisuseError("commit() needs a group_id: give the consumer one")
         if self._group.fenced is not None:
@@ -277,7 +277,7 @@ class Commits:
         return None
 
     def _are_done(self, commit: _Commit) -> None:
-        """What is committed by itself later does not go back behind what was committed, if no more was handed out."""
+        """Note that positions are committed: unless more was handed out, none before them is committed later."""
         if commit.working is self._fetcher.working:
             same = commit.worked_on & commit.working.keys()
             commit.working |= {at: position for at, position in commit.positions.items() if at in same}

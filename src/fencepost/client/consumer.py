@@ -45,7 +45,8 @@ class Consumer:
     With a group the partitions are shared among its members, and offsets are committed: by `commit`, by a
     producer in a transaction, or (auto_commit) every `auto_commit_interval_ms`, for records whose successors were
     asked for.  Without a group all partitions are read, from `auto_offset_reset` on.  Times are in milliseconds, sizes
-    in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the broker refuses BrokerError.
+    in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the broker refuses BrokerError, what
+    makes no sense as a setting TypeError or ValueError.
 
     `partition_assignment_strategy` names how a group shares partitions out: range, roundrobin, sticky or
     cooperative-sticky, several in the order of preference (None: range, cooperative-sticky); all members must have one

@@ -177,7 +177,7 @@ class Followed:
         return self.in_commit_order is not None and self.in_commit_order.has_more
 
     def handed_out(self, offset: int) -> None:
-        """The record of that offset was the last one that was taken from `ready`."""
+        """Note that the record of that offset was the last one that was taken from `ready`."""
         if self.in_commit_order is None:
             self._position = offset + 1 if self.ready else self.chunk
             if not self.ready:

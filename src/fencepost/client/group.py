@@ -137,7 +137,7 @@ class Group:
         return member if member == self._followed and not self.has_lost_place else None
 
     def follow(self) -> None:
-        """The partitions of the newest generation are read from now on: commits are made in its name."""
+        """Read the partitions of the newest generation from now on: commits are made in its name."""
         self._followed = self._joined
 
     def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:  # noqa: ARG002
@@ -170,7 +170,7 @@ class Group:
     async def _try_to_join(
         self, topics: Sequence[str], owned: Sequence[TopicPartition], deadline: Deadline
     ) -> list[TopicPartition] | None:
-        """Join once, and get our share; None if that is to be tried again."""
+        """Join once, and get our share; None if that is to be tried again.  Raises BrokerError."""
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -221,7 +221,7 @@ class Group:
         return await self.requests.ask(request, deadline, timeout_ms=patience, use=Use.JOIN, prompt_since=prompt_since)
 
     async def _sync(self, joined: JoinGroupResponse, deadline: Deadline) -> list[TopicPartition] | None:
-        """Get our share in the generation that we have joined; None if that is over."""
+        """Get our share in the generation that we have joined; None if that is over.  Raises BrokerError."""
         request = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=joined.generation_id,

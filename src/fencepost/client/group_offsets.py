@@ -43,7 +43,7 @@ class GroupOffsets:
         self._requests = member.requests
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's positions.  Waits while an open transaction may change one (KIP-447)."""
+        """The group's positions.  Waits while an open transaction may change one (KIP-447).  Raises BrokerError."""
         by_topic: dict[str, list[int]] = {}
         for at in partitions:
             by_topic.setdefault(at.topic, []).append(at.partition)
@@ -197,7 +197,7 @@ def _error_of(answer: OffsetCommitResponse) -> ErrorCode:
 def _topics_of(
     offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[TopicPartition, uuid.UUID]
 ) -> list[OffsetCommitRequestTopic]:
-    """Positions as OffsetCommit has them."""
+    """Positions, by topic, as a request of OffsetCommit has them."""
     by_topic: dict[tuple[str, uuid.UUID], list[OffsetCommitRequestPartition]] = {}
     for at, position in offsets.items():
         by_topic.setdefault((at.topic, topic_ids.get(at) or ZERO_UUID), []).append(

@@ -164,7 +164,7 @@ class HandingOver:
     async def _hand_over(
         self, topic: str, chunk: Chunk, partition: int | None, timestamp: int | None, together: Together
     ) -> None:
-        """Hand over all of them or none."""
+        """Hand over all records of a chunk, or none."""
         sender, view = await self._check(), self._cluster.topics.get(topic)
         if view is None or not (partition is None or partition in view.leaders):
             view = await self._placement.looked_up(topic, partition)

@@ -177,7 +177,7 @@ class Lane:
         return batch
 
     def go_on(self, producer_id_and_epoch: ProducerIdAndEpoch, sequence: int) -> None:
-        """Under this producer id and epoch somebody else used the numbers before this one, and all is acknowledged."""
+        """Go on with this number: others used those before it under this id and epoch, and all is acknowledged."""
         assert self.is_idle, "what has a number keeps it"
         self.producer_id_and_epoch, self.next_sequence, self.is_known = producer_id_and_epoch, sequence, sequence > 0
 

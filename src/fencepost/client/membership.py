@@ -57,7 +57,7 @@ class Membership(Protocol):
         ...
 
     def follow(self) -> None:
-        """What was given last is read from now on: commits are made in its name."""
+        """Note that what was given last is read from now on: commits are made in its name."""
         ...
 
     def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:

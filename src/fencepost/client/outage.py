@@ -40,7 +40,7 @@ class Outage:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Somebody looks for a broker; it is found if nothing is raised."""
+        """The time in which somebody looks for a broker; one is found if nothing is raised."""
         loop = asyncio.get_running_loop()
         if self._began is None:
             self._began = loop.time()
@@ -54,11 +54,11 @@ class Outage:
             self._last_try = loop.time()
 
     def failed(self, because: str) -> None:
-        """Why a broker was not reached."""
+        """Note why a broker was not reached."""
         self._because = because
 
     def ended(self) -> None:
-        """A broker was reached, by whomever."""
+        """Note that a broker was reached, by whomever."""
         if self._is_said and self._began is not None:
             after = asyncio.get_running_loop().time() - self._began
             logger.info("client %s: a broker was reached again, after %.1f s", self._client_id, after)

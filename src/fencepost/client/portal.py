@@ -149,7 +149,10 @@ class Portal:
             raise _closed()
 
     def _begin(self, work: Coroutine[Any, Any, T], tasks: list[asyncio.Task[T]], ended: Callable[[], object]) -> None:
-        """Have it run in the loop; its task is there once it has begun, and `ended` called there when it has ended."""
+        """Have a coroutine run in the loop: `tasks` has its task then, and `ended` is called there when it has ended.
+
+        Raises ClosedError once this is closed.
+        """
 
         def begin() -> None:
             tasks.append(self._loop.create_task(work))
@@ -173,7 +176,7 @@ class Portal:
         in_vain: Callable[[T], object] | None,
         settled: Callable[[], object],
     ) -> bool:
-        """Cancel it, or see that it does not begin; False: this is closed.
+        """Cancel a coroutine, or see that it does not begin; False: this is closed.
 
         `ended` and `settled` are called when it has ended, and when what it did in vain was dealt with.
         """

@@ -256,7 +256,7 @@ async def list_offsets_and_epochs(
     led_only: bool = False,
     deadline: Deadline | None = None,
 ) -> dict[TopicPartition, ListedOffset]:
-    """As `list_offsets`, with leader epochs: for LATEST the leader's own, so that no earlier record has a later one."""
+    """As `list_offsets`, with leader epochs: for LATEST the leader's, so that no earlier record has a later one."""
     deadline = deadline or cluster.deadline("looking up offsets")
     times = timestamp if isinstance(timestamp, Mapping) else dict.fromkeys(partitions, timestamp)
     asking = _Asking(cluster, times, isolation, deadline)
@@ -359,7 +359,7 @@ async def ends_of_epochs(cluster: Cluster, epochs: Mapping[TopicPartition, int])
 async def _ends_of_epochs(
     cluster: Cluster, node: int, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The same of the partitions that a node leads, -1 where it does not know; without those to ask of again."""
+    """As `ends_of_epochs`, of one node's partitions, -1 where it does not know; without those to ask of again."""
     answer = await cluster.call(node, OffsetForLeaderEpochRequest(topics=_of_epochs(epochs)), use=_use(cluster, node))
     found: dict[TopicPartition, int] = {}
     for topic in answer.topics:

@@ -44,8 +44,9 @@ class Producer:
                 await producer.send("debits", b"-10", key=b"alice")
 
     Times are in milliseconds, sizes in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the
-    broker refuses BrokerError.  On a cluster with transaction.version 2 it speaks the protocol of KIP-890, on others
-    the one before.  A commit waits for every record that was sent before it, and fails if one of them did.
+    broker refuses BrokerError, what makes no sense as a setting TypeError or ValueError.  On a cluster with
+    transaction.version 2 it speaks the protocol of KIP-890, on others the one before.  A commit waits for every record
+    that was sent before it, and fails if one of them did.
 
     Up to `max_in_flight_requests_per_connection` (1 to 5) batches of a partition, and requests to a node, are on their
     way at once.  Their order stays, whatever is sent again: when one fails, those on their way behind it fail too

@@ -29,11 +29,11 @@ class Rules(Protocol):
         ...
 
     def answered(self, took: float) -> None:
-        """A request was answered, these many seconds after it was sent."""
+        """Note that a request was answered, these many seconds after it was sent."""
         ...
 
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:
-        """A batch failed; what its records are told.
+        """Note that a batch failed; what its records are told.
 
         Its numbers are its own for good: it is not sent again under others (KIP-360).
         `is_spent`: nor can others have them, since it may be written, or batches with numbers after them were sent.

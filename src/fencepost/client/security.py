@@ -27,11 +27,11 @@ class SecurityOptions(TypedDict, total=False):
     security_protocol: str
     """PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL; SSL stands for TLS 1.2 or newer."""
     ssl_context: ssl.SSLContext
-    """Instead of everything else that begins with ssl."""
+    """What connections are made with, instead of everything else that begins with ssl."""
     ssl_cafile: str | PathLike[str]
     """A PEM file with the certificates of who may sign the broker's; by default whom the operating system trusts."""
     ssl_cadata: str
-    """The same as text."""
+    """What would be in ssl_cafile, as text."""
     ssl_certfile: str | PathLike[str]
     """A PEM file with this client's own certificate and those up to its authority; the key may be in it."""
     ssl_keyfile: str | PathLike[str]
@@ -39,17 +39,17 @@ class SecurityOptions(TypedDict, total=False):
     ssl_certdata: str
     """Certificate, chain and key as PEM text, instead of the two files."""
     ssl_password: str
-    """Of the key, if it is encrypted."""
+    """The password of this client's key, if that is encrypted."""
     ssl_check_hostname: bool
     """Whether the broker's certificate must be for the name that it is reached by (default)."""
     sasl_mechanism: str
     """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; must be given with SASL_PLAINTEXT and SASL_SSL."""
     sasl_plain_username: str
-    """Of PLAIN and SCRAM."""
+    """The user's name, for PLAIN and SCRAM."""
     sasl_plain_password: str
-    """Of PLAIN and SCRAM."""
+    """The user's password, for PLAIN and SCRAM."""
     sasl_oauth_token_provider: TokenProvider
-    """Of OAUTHBEARER."""
+    """Gives the tokens for OAUTHBEARER."""
 
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -87,7 +87,7 @@ class Security:
 
     @classmethod
     def of_client(cls, client: type, given: SecurityOptions) -> Security:
-        """Of what a client was given beside its own settings.  Raises as the constructor does."""
+        """The settings in what a client was given beside its own.  Raises as the constructor does."""
         code = client.__init__.__code__  # type: ignore[misc]
         check_known(given, (*code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount], *_ALL))
         return cls(**given)
@@ -100,7 +100,7 @@ class Security:
         return {**self.__dict__, "_context": None}
 
     def called(self, names: Mapping[str, str]) -> Security:
-        """The same where settings have other names: `named` gives them in what is said."""
+        """These settings where they have other names: `named` gives those in what is said."""
         other = copy.copy(self)
         other._names = names
         return other

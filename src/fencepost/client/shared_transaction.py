@@ -34,7 +34,7 @@ class Ticket(NamedTuple):
 
 
 class SharedTransaction:
-    """The part of one process in it, which makes no topics.  The rules (`rules.Rules`) of its sender."""
+    """The part of one process in a shared transaction, which makes no topics: the `rules.Rules` of its sender."""
 
     def __init__(
         self,

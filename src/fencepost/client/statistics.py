@@ -62,13 +62,13 @@ class SendCounts:
         """Seconds, of all answers and of the slowest."""
 
     def answered(self, after: float) -> None:
-        """A request has its answer, or is lost, after so many seconds."""
+        """Count a request that has its answer, or is lost, after so many seconds."""
         self.answers += 1
         self.latency += after
         self.slowest = max(self.slowest, after)
 
     def acknowledged(self, records: int, size: int) -> None:
-        """A batch of so many records and bytes is written."""
+        """Count a batch of so many records and bytes that is written."""
         self.sent += records
         self.batches += 1
         self.sent_bytes += size

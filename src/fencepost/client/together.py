@@ -33,7 +33,7 @@ class Together:
         self._reported = False
 
     def one_more(self) -> None:
-        """A batch is waited for."""
+        """Wait for one batch more."""
         self._open += 1
 
     def written(self, at: TopicPartition, base_offset: int, count: int) -> None:
@@ -51,7 +51,7 @@ class Together:
         self.one_less()
 
     def one_less(self) -> None:
-        """A batch is answered for good, or everything was handed over."""
+        """Wait for one less: a batch is answered for good, or everything was handed over."""
         self._open -= 1
         if self._open or self.result.done():
             return

@@ -101,7 +101,7 @@ class Handed:
 
 
 class TransactionLoop:
-    """One at a time: `next`, `begin` what it gave, `end` it.
+    """Hands out records, one transaction at a time: `next`, `begin` what it gave, `end` it.
 
     One loop at a time, too: a second one on the same consumer or producer is refused while this one has handed out what
     has not ended.
@@ -166,7 +166,7 @@ class TransactionLoop:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Nothing is put back while its transaction begins or ends: it may be committed by that."""
+        """The time of one call.  Raises MisuseError in another one: what it put back may be committed by this."""
         if self._is_busy:
             raise MisuseError("a transaction is asked for, begun or ended already: one task at a time")
         claim(self, {"consumer": self._consumer, "producer": self._producer})
@@ -193,7 +193,7 @@ class TransactionLoop:
             self._patience.renew()
 
     def _check_left(self) -> None:
-        """What was handed out last must have been entered, and left.  If not, its records are put back."""
+        """Raises MisuseError if what was handed out last was not entered, or not left; it is put back then."""
         handed = self._handed
         if handed is None or handed.state in (State.COMMITTED, State.ENDED):
             return
@@ -260,14 +260,14 @@ class TransactionLoop:
                 self._consumer.seek(at, min(handed.first[at], position.offset))
 
     def _go_back_to_committed(self, handed: Handed) -> None:
-        """Where the group has no position: before these records, and after what was handed out of other partitions."""
+        """Go back to the group's positions; where it has none, before these records, else where it is."""
         consumer = self._consumer
         consumer.seek_to_committed({at: each.offset for at, each in consumer.next_offsets().items()} | handed.first)
 
     # One transaction
 
     async def begin(self, handed: Handed) -> None:
-        """Open the transaction."""
+        """Open the transaction.  Raises MisuseError unless these are the records that `next` gave last."""
         if handed is not self._handed or handed.state is not State.HANDED_OUT:
             raise MisuseError("a transaction is entered once, before the next one: ask the loop for that")
         with self._alone():

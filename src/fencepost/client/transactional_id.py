@@ -54,7 +54,7 @@ _NAMES_TOPICS_UNTIL: Final = {"TxnOffsetCommit": 5}
 
 
 class StaleProducerEpochError(TransactionAbortableError):
-    """The pair is an old one; whether it timed out or was fenced is to be found out."""
+    """The producer id and epoch are old ones; whether it timed out or was fenced is to be found out."""
 
     def __init__(self, what: str, *, is_forgotten: bool = False) -> None:
         super().__init__(what)

@@ -149,7 +149,7 @@ class Transactions:
     # Calls
 
     async def init(self, keep_prepared: bool = False) -> None:
-        """Take the id over; `keep_prepared`: with the transaction that is open, which is ended next."""
+        """Take the id over; `keep_prepared`: with its open transaction.  Raises as `Producer.init_transactions`."""
         check_call("init_transactions", self._state)
         if keep_prepared and not self._id.two_phase:
             raise MisuseError(
@@ -207,7 +207,7 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """Commit positions of a group as part of the transaction."""
+        """Commit positions of a group as part of the transaction.  Raises MisuseError, and what goes wrong."""
         await self.raise_error()
         check_call("send_offsets_to_transaction", self._state)
         with self._call.alone("send_offsets_to_transaction"):
@@ -305,7 +305,7 @@ class Transactions:
         raise self._error or error  # it was aborted meanwhile
 
     async def _find_out(self) -> None:
-        """Was the transaction timed out, was the id forgotten, or is there a successor?  Asked once for all callers."""
+        """Find out, once for all callers, whether it was timed out or forgotten, or has a successor."""
         stale = self._error
         try:
             self._following = await self._next_producer_id_and_epoch()
@@ -334,7 +334,7 @@ class Transactions:
             self.sender.wake()
 
     async def _end(self, commit: bool) -> None:
-        """EndTxn, and whatever it takes to have a good pair afterwards."""
+        """Send EndTxn, and do whatever it takes to have a good pair then.  Raises as what commits or aborts."""
         if self._finding.is_under_way:
             await self._finding.done_within(None)  # what it finds out is of this transaction
         if not commit and (self._following is not None or isinstance(self._error, StaleProducerEpochError)):
@@ -381,7 +381,7 @@ class Transactions:
         self.take_in()
 
     def fail(self, error: ClientError, *, fatal: bool) -> None:
-        """Nothing of the open transaction can be committed any more."""
+        """Note that nothing of the open transaction can be committed; `fatal`: nor anything of a later one."""
         if is_unsupported(error):
             # transaction.version was changed under the open transaction: abort, then go on in the other protocol.
             self._cluster.ask_features_again()

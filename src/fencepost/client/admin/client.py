@@ -37,8 +37,8 @@ class Admin:
     Each call finds the brokers that it concerns, asks them at once and puts their answers together; what is moving is
     asked for again.  Times are in milliseconds.  Every call raises TimedOutError for what cannot be done within
     `max_block_ms`, BrokerError for what the broker refuses, PartlyRefusedError (a BrokerError that says which) if that
-    is some of several things, and UnsupportedByBrokerError if the broker is too old.  Any number of calls may be
-    under way at once.
+    is some of several things, UnsupportedByBrokerError if the broker is too old, and TypeError or ValueError for what
+    makes no sense.  Any number of calls may be under way at once.
     """
 
     def __init__(

@@ -86,7 +86,7 @@ async def list_groups(
 
 
 async def describe_groups(cluster: Cluster, groups: Iterable[str], deadline: Deadline) -> dict[str, GroupDescription]:
-    """The groups as their coordinators describe them, by id.
+    """The groups as their coordinators describe them, by id.  Raises BrokerError, PartlyRefusedError.
 
     One that a coordinator does not know as a classic group is asked for as one of the new protocol (KIP-848); brokers
     before that have none.

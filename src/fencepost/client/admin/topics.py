@@ -61,7 +61,7 @@ class NewTopic(NamedTuple):
 async def describe_topics(
     cluster: Cluster, names: Sequence[str] | None, deadline: Deadline
 ) -> dict[str, TopicDescription]:
-    """Describe these topics, or all if `names` is None."""
+    """Describe these topics, or all if `names` is None.  Raises BrokerError, PartlyRefusedError."""
     cluster.check_open()
     if names is not None and not names:
         return {}
@@ -109,7 +109,10 @@ async def create_topics(
     exist_ok: bool = False,
     validate_only: bool = False,
 ) -> None:
-    """Make topics.  Each has a leader for each partition then, as far as the broker that was asked knows."""
+    """Make topics.  Each has a leader for each partition then, as far as the broker that was asked knows.
+
+    Raises ValueError if a topic is named twice, BrokerError, PartlyRefusedError.
+    """
     by_name = {topic.name: topic for topic in topics}
     if len(by_name) < len(topics):
         raise ValueError("a topic is to be made twice: name each once")

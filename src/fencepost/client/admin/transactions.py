@@ -53,7 +53,10 @@ class TransactionFilter(NamedTuple):
 async def list_transactions(
     cluster: Cluster, given: TransactionFilter, deadline: Deadline, brokers: Iterable[int] | None = None
 ) -> dict[str, TransactionListing]:
-    """The transactions by transactional id, of these brokers, each of which must answer, or of all that are there."""
+    """The transactions by transactional id, of these brokers, each of which must answer, or of all there are.
+
+    Raises ValueError for a state that there is not.
+    """
 
     def read(answer: Any, asked: Sequence[int]) -> Iterator[ItemResult[int, list[TransactionListing]]]:
         found = [

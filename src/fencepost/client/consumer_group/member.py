@@ -147,7 +147,7 @@ class ConsumerGroupMember:
         return ConsumerGroupMetadata(self.group_id, self._epoch, self._now.member_id, self._now.group_instance_id)
 
     def follow(self) -> None:
-        """What was given up or lost before is so: from now on commits are made in the name of this place."""
+        """Note that what was given up or lost is so: commits are made in the name of this place from now on."""
         if self._state in MEMBERS:
             self._followed, self._follows_joined_at = self._current(), self._joined_at
 
@@ -177,7 +177,10 @@ class ConsumerGroupMember:
     async def join(
         self, topics: Sequence[str], owned: Sequence[TopicPartition] = (), regex: str | None = None
     ) -> list[TopicPartition] | None:
-        """Be a member that reads these topics; what the coordinator has given by now."""
+        """Be a member that reads these topics; what the coordinator has given by now.
+
+        Raises as `Membership.join`.
+        """
         if self.fenced is not None:
             raise self.fenced
         if owned and self.has_lost_place:
