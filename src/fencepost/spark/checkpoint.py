@@ -37,7 +37,10 @@ class Checkpoint:
         return query_id
 
     def offsets(self, spark: SparkSession, batch_id: int) -> list[Any]:
-        """The end offsets of every source in this batch; empty if Spark has none of it, as before the first one."""
+        """The end offsets of every source in this batch; empty if Spark has none of it, as before the first one.
+
+        Raises ValueError if they cannot be read.
+        """
         if not self._has(spark, f"offsets/{batch_id}"):
             return []
         try:

@@ -85,7 +85,7 @@ class Surroundings(Protocol):
         ...
 
     def tell(self, step: Step, batch_id: int, /) -> None:
-        """A micro-batch has come so far."""
+        """Note that a micro-batch has come so far."""
         ...
 
 

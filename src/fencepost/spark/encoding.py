@@ -245,7 +245,10 @@ def hashes(keys: pa.Array, values: pa.Array) -> np.ndarray[Any, np.dtype[np.int6
 
 
 def _topics_of(batch: pa.RecordBatch, topic: str | None, counts: Mapping[str, int]) -> tuple[Any, Any]:
-    """Of each row, or of all, the place of its topic's partition 0 among all targets, and how many there are."""
+    """Of each row, or of all, the place of its topic's partition 0 among all targets, and how many there are.
+
+    Raises RowError for another topic.
+    """
     names, firsts, total = sorted(counts), [], 0
     for name in names:
         firsts.append(total)
@@ -342,7 +345,7 @@ def _headers(given: list[dict[str, Any] | None]) -> tuple[tuple[str, bytes | Non
 def _rows(
     batch: pa.RecordBatch, row_targets: Numbers
 ) -> Iterator[tuple[int, tuple[int, bytes | None, bytes | None, Any]]]:
-    """Target of each row, and its timestamp, key, value and headers."""
+    """Target of each row, and its timestamp, key, value and headers.  Raises RowError for what Kafka does not have."""
     count, names = batch.num_rows, batch.schema.names
     keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
     times: Any = repeat(SystemClock().now(), count)

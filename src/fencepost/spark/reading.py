@@ -99,7 +99,10 @@ class RangeReader:
         """A leader was asked that knows no topic ids, and might have answered of another topic."""
 
     async def fetch(self, position: int) -> tuple[int, memoryview, list[tuple[int, int]] | None]:
-        """Where reading goes on (later than asked if records are lost), raw batches, aborted transactions."""
+        """Where reading goes on (later than asked if records are lost), raw batches, aborted transactions.
+
+        Raises as `read_range`.
+        """
         cluster, at = self._cluster, self._at
         deadline = cluster.deadline(f"reading {at.topic}-{at.partition} at {position}")
         while True:

@@ -34,7 +34,8 @@ def foreach_batch(
     """A function for `df.writeStream.foreachBatch(...)`; `checkpoint_location` must be that of the same query.
 
     `transform` makes of a micro-batch the rows to write, of several topics if need be (column topic): all of them are
-    one transaction.  It may run more than once for a batch, and must give the same rows each time.
+    one transaction.  It may run more than once for a batch, and must give the same rows each time.  Raises RuntimeError
+    with Spark Connect; the function raises what `Sink.write` does, and ValueError for the checkpoint of another query.
     """
     refuse_connect()
     checkpoint = Checkpoint(checkpoint_location)
@@ -169,7 +170,8 @@ def write(
     """Write a DataFrame in one transaction; whether it was written now.
 
     `run_id` names this run of the job, in at most 200 characters: the same again writes nothing if it was committed
-    before, and 500 other runs at most came after it.  Columns and options are those of `write_stream`.
+    before, and 500 other runs at most came after it.  Columns and options are those of `write_stream`.  Raises
+    ValueError for what cannot be written, WriteFailed if it was not, and RuntimeError with Spark Connect.
     """
     refuse_connect(df)
     if df.isStreaming:
