@@ -107,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve; 0 after a clean stop, be it before the node was ready, 1 if the disk fails."""
+    """Serve; 0 after a clean stop, be it before the node was ready, 1 if the disk fails.  Raises Refused."""
     signals = StopSignals()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     limit = raise_limit()
