@@ -261,7 +261,7 @@ def _times(batch: pa.RecordBatch) -> Numbers:
 
 
 def _headers(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Numbers]:
-    """Names and values of all headers, and of which on those of each row are, with the end.
+    """Names and values of all headers, and the places in these where each row's begin and, as the next number, end.
 
     Raises TypeError, ValueError.
     """

@@ -20,7 +20,7 @@ class Member(NamedTuple):
     owned: Sequence[TopicPartition] = ()
     """Partitions that it has, or had until now."""
     generation: int = -1
-    """In which they were given to it; -1: none."""
+    """The generation in which they were given to it; -1: none."""
 
 
 Shares = dict[str, list[TopicPartition]]
@@ -131,7 +131,7 @@ def is_cooperative(strategies: Sequence[str]) -> bool:
 
 
 def _owners(members: Mapping[str, Member], counts: Mapping[str, int]) -> dict[TopicPartition, str]:
-    """Who had which partition last and may keep it; nobody where two say so of one generation."""
+    """The member that had a partition last and may keep it; none where two say so of one generation."""
     newest: dict[TopicPartition, tuple[int, list[str]]] = {}
     for member in in_order(members):
         known = members[member]

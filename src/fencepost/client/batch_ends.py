@@ -133,7 +133,7 @@ class BatchEnds:
         self.tell(batch, error, reported=True)
 
     def tell(self, batch: Batch, error: ClientError, *, reported: bool) -> None:
-        """Tell its records that they failed, unless they were told something before."""
+        """Tell the records of a batch that they failed, unless they were told something before."""
         if not batch.ended:
             self._counts.failed += batch.builder.count
             batch.fail(error, reported=reported)

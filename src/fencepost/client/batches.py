@@ -121,7 +121,7 @@ class Batch:
         return self.builder.count > 1 and not self.in_doubt and not self.abandoned and self.whole is None
 
     def halves(self) -> list[Batch]:
-        """Two batches with its records, in their order."""
+        """Two batches with the records of this one, in their order."""
         futures = self.futures if self.together is None else [None] * self.builder.count
         records = list(zip(decode_batch(self.builder.build()), futures, strict=True))
         middle = len(records) // 2
@@ -151,7 +151,7 @@ class Batch:
         self.data, self.is_stranded = None, False
 
     def succeed(self, base_offset: int, log_append_time: int) -> None:
-        """Tell its records where they are; nothing if they were told something before."""
+        """Tell the records where they are; nothing if they were told something before."""
         if self.ended:
             return
         self.ended = True
@@ -191,7 +191,7 @@ class Batch:
                 self.on_acknowledged(RecordMetadata(self.at.topic, self.at.partition, Offset(-1), time), error)
 
     def too_late(self) -> DeliveryError:
-        """What its records are told when their time is up."""
+        """What the records are told when their time is up."""
         last = f"; last: {self.last}" if self.last else "" if self.tries else "; none was sent"
         written = "whether they were written is not known" if self.in_doubt else "they were not written"
         return DeliveryError(
@@ -206,7 +206,7 @@ class Batch:
         return f"{self.builder.count} records for {self.at.topic}-{self.at.partition} were refused{before}: {why}{but}"
 
     def behind_a_failed_one(self) -> DeliveryError:
-        """What its records are told when a batch before it failed, so that it is not sent again."""
+        """What the records are told when a batch before theirs failed, so that it is not sent again."""
         written = "nobody knows whether they were written" if self.in_doubt else "they were not written"
         return DeliveryError(
             f"{self.builder.count} records for {self.at.topic}-{self.at.partition} failed with those before them, so "

@@ -25,7 +25,7 @@ class BufferMemory:
         self.used += size
 
     def give_back(self, size: int) -> None:
-        """Somebody who waits may go on."""
+        """Count so many bytes less; somebody who waits may go on."""
         self.used -= size
         while self._waiting and not self.is_full:
             waiter = self._waiting.popleft()

@@ -99,7 +99,7 @@ def cut(chunk: Chunk, chunk_bytes: int) -> Iterator[Chunk]:
 
 
 def measured(keys: Column, values: Column, most_bytes: int) -> Chunk:
-    """These records, up to the first that is none or has more than `most_bytes`."""
+    """A chunk of these records, up to the first that is none or has more than `most_bytes`."""
     if keys.count(None) == len(keys) and set(map(type, values)) == {bytes}:
         # What most of them are, measured without a step of Python for each.
         sizes = list(map(len, cast(list[bytes], values)))

@@ -223,7 +223,7 @@ class Commits:
         self._late = asyncio.get_running_loop().call_later(deadline.left, self._look_whether_late)
 
     def _look_whether_late(self) -> None:
-        """One timer for many commits: mostly the one that it was set for has ended long ago."""
+        """Send what was sent at once again if it is late, or look again when it will be: one timer for many commits."""
         self._late = None
         if self._at_once is None or self._offsets is None:
             return

@@ -213,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
             self._session = await self._login.carry_out(await self._login.exchange(), self.address, self._ask_of_login)
 
     async def _ask_of_login(self, message: Any) -> Any:
-        """Ask something that belongs to logging in: nothing else is sent meanwhile."""
+        """The answer to a request that belongs to logging in; nothing else is sent meanwhile."""
         least, most = message.__schema__.versions
         answer = self._loop.create_future()
         if not self.is_open:

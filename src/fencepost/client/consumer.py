@@ -311,7 +311,7 @@ class Consumer:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
         callback: CommitCallback | None = None,
     ) -> asyncio.Future[Committed]:
-        """The same without waiting; the future, which need not be awaited, gives what was stored.
+        """As `commit`, without waiting; the future, which need not be awaited, gives what was stored.
 
         Commits, those of `commit` too, are made in the order of the calls: none overtakes a later one, and when
         `commit` returns those before it have ended.  `callback(offsets, error)` is called in the event loop, by a

@@ -80,7 +80,7 @@ class ExactlyOnce:
 
 
 class Transaction:
-    """Records, and what is written because of them.  `async with` it, once."""
+    """A transaction: records, and what is written because of them.  `async with` it, once."""
 
     def __init__(self, loop: TransactionLoop, handed: Handed, producer: Producer) -> None:
         self._loop = loop
@@ -142,6 +142,6 @@ class Transaction:
 
 
 def check_open(handed: Handed) -> None:
-    """Raises MisuseError unless this is inside of its block."""
+    """Raises MisuseError unless the transaction is inside of its block."""
     if handed.state is not State.OPEN:
         raise MisuseError("this transaction is not open: send inside of its `with` (`async with`) block")

@@ -42,14 +42,14 @@ _SESSION_LOST: Final = (
 
 
 class Wanted(NamedTuple):
-    """Of one partition.  What else a request says of a partition is the same in all requests of a reader."""
+    """What a reader wants of one partition; all else that a request says of it is the same in all its requests."""
 
     topic_id: UUID
-    """Zero: not known."""
+    """The topic's id; zero: not known."""
     offset: int
-    """That of the first record to fetch."""
+    """The offset of the first record to fetch."""
     leader_epoch: int = -1
-    """In which the record before it was written, as it was read (KIP-320); -1: not known."""
+    """The epoch of the record before that, as it was read (KIP-320); -1: not known."""
 
 
 class SessionRequest(NamedTuple):
@@ -70,7 +70,7 @@ class Ends(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What there is to know after an answer: of what it leaves out, there is nothing new."""
+    """What is known after an answer; of what it leaves out there is nothing new."""
 
     partitions: Mapping[TopicPartition, PartitionData]
     ends: Mapping[TopicPartition, Ends]
@@ -175,7 +175,7 @@ class FetchSession:
         return partitions
 
     def begin_anew(self) -> None:
-        """Nobody knows what the node knows: the next request names everything, and closes the session there is."""
+        """Have the next request name everything, and close the session: nobody knows what the node knows."""
         self._next_epoch = BEGIN
 
     def end(self) -> SessionRequest | None:

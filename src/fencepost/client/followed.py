@@ -140,7 +140,7 @@ class Followed:
             return opened(fetched.data, fetched.aborted, self.chunk, self._epoch)
 
     def take_batch(self) -> PartitionBatch | None:
-        """All that waits here in one piece, handed out by that; None: nothing does.  Raises as `decode` does.
+        """All that waits here, in one piece and handed out by that; None: nothing waits.  Raises as `decode` does.
 
         In offset order records are not decoded for it.
         """

@@ -40,7 +40,7 @@ def group_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def membership(cluster: Cluster, settings: Mapping[str, Any]) -> Membership | None:
-    """A place in the group that is set; None: there is none."""
+    """The member of the group that is set, by its protocol; None: no group is."""
     if settings["group_id"] is None:
         return None
     who = settings["group_id"], settings["group_instance_id"]

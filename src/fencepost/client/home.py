@@ -29,7 +29,7 @@ class HomeProcess:
 
     @property
     def is_here(self) -> bool:
-        """Whether nobody was forked off since."""
+        """Whether this is the process that it was made in, and no forked child."""
         return self.forks == _forks
 
     def check(self) -> None:
@@ -50,7 +50,7 @@ class Home:
 
     @property
     def is_here(self) -> bool:
-        """Whether nobody was forked off since."""
+        """Whether this is the process that it was made in, and no forked child."""
         return self._process.is_here
 
     def check(self) -> None:

@@ -117,6 +117,6 @@ class Idempotence:
         return answer
 
     def close(self) -> None:
-        """Stop what is under way."""
+        """Stop asking for a producer id."""
         if self._asking is not None:
             self._asking.cancel()

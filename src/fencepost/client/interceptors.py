@@ -109,5 +109,5 @@ class Interceptors:
 
     @property
     def on_acknowledged(self) -> OnAcknowledged | None:
-        """`after`; None where there is nobody to tell."""
+        """The method `after`; None where there are no interceptors to tell."""
         return self.after if self._each else None

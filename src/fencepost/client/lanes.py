@@ -219,7 +219,7 @@ class Lane:
         return [batch for batch in stranded if batch.fails or batch.in_doubt]
 
     def split(self, batch: Batch, transactional: bool) -> list[Batch]:
-        """Put its halves into its place, which have its numbers between them."""
+        """Put the halves of a batch into its place; they have its numbers between them."""
         place, sequence, halves = self.in_flight.index(batch), batch.base_sequence, batch.halves()
         del self.in_flight[place]
         for n, half in enumerate(halves):

@@ -44,7 +44,7 @@ class Lent:
             return None
 
     def take_back(self) -> tuple[list[ConsumerRecord], int]:
-        """Those that were not taken, the next one last, and the offset of the one that was taken last.
+        """The records that were not taken, the next one last, and the offset of the one that was taken last.
 
         After this the thread gets none any more.
         """

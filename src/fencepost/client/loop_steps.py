@@ -43,15 +43,15 @@ class Ending(Enum):
 
     DONE = auto()
     TRANSIENT = auto()
-    """It was not done, for lack of an answer or of time."""
+    """The step was not done, for lack of an answer or of time."""
     ABORTABLE = auto()
     """The transaction cannot be committed; the producer can go on when it is aborted."""
     UNKNOWN = auto()
     """The end of the transaction was not confirmed: the same call finds out."""
     FAILED = auto()
-    """By the user's own error, or one that another try does not mend."""
+    """It failed by the user's own error, or by one that another try does not mend."""
     IN_DOUBT = auto()
-    """It may be committed, and this producer cannot find out (before transaction.version 2)."""
+    """The transaction may be committed, and this producer cannot find out (before transaction.version 2)."""
     FENCED = auto()
     """Somebody else has the transactional id, or the place in the group."""
     CANCELLED = auto()

@@ -41,7 +41,7 @@ class Membership(Protocol):
         ...
 
     def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata | None:
-        """Who that is by now, with all of its partitions that were not given up; None: its place is lost."""
+        """What `member` is by now, with all of its partitions that were not given up; None: its place is lost."""
         ...
 
     async def join(

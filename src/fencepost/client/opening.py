@@ -13,7 +13,7 @@ from fencepost.runtime import Network
 
 
 class _NoBrokerError(ConnectionError):
-    """Somebody answers at an address, and is no broker that we can use."""
+    """Whoever answers at an address is no broker that we can use."""
 
     def __init__(self, why: ClientError) -> None:
         super().__init__(str(why))

@@ -82,9 +82,9 @@ class Verdict(Enum):
 
     WRITTEN = auto()
     AGAIN = auto()
-    """It is sent again, as it was."""
+    """The batch is sent again, as it was."""
     SPLIT = auto()
-    """Its halves are sent."""
+    """The halves of the batch are sent."""
     FAILED = auto()
 
 

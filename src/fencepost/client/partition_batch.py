@@ -46,7 +46,7 @@ class PartitionBatch:
         return iter(self.records())
 
     def records(self) -> Sequence[ConsumerRecord]:
-        """All of them, as `poll` gives them.  Raises DamagedRecordsError."""
+        """All records of the batch, as `poll` gives them.  Raises DamagedRecordsError."""
         if self._records is None:
             assert self._opened is not None, "a batch has records, or is where they are"
             with damage_named(self.at, self._position):

@@ -26,7 +26,7 @@ def check_place(topic: object, partition: object) -> None:
 
 
 class Partitioner:
-    """By the user's function if there is one; else by the key's hash, and without a key one partition for some time."""
+    """Chooses partitions: by the user's function, or the key's hash; without a key one for about `batch_bytes`."""
 
     def __init__(self, random: Random, batch_bytes: int, by_user: Partitioning | None = None) -> None:
         self._random = random
@@ -92,5 +92,5 @@ class Partitioner:
         return chosen
 
     def another(self, topic: str) -> None:
-        """A batch is full: the next record without a key goes elsewhere."""
+        """Send the next record without a key elsewhere: a batch of this topic is full."""
         self._sticky.pop(topic, None)

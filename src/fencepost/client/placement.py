@@ -23,12 +23,12 @@ class Placement:
         return -1 if view is None else self.partitioner.choose(view, key, partition, size)
 
     async def view(self, topic: str) -> TopicView:
-        """What there is of a topic, as far as that is known; else as `looked_up`."""
+        """The topic as far as it is known; else as `looked_up`."""
         check_place(topic, None)
         return self._cluster.topics.get(topic) or await self.looked_up(topic, None)
 
     async def looked_up(self, topic: str, partition: int | None) -> TopicView:
-        """What there is of a topic.  Raises TypeError, TimedOutError, and BrokerError if there is no such partition."""
+        """The topic as brokers tell it.  Raises TypeError, TimedOutError, BrokerError if there is no such partition."""
         check_place(topic, partition)
         self._cluster.forget_topic(topic)  # it may have got more partitions
         view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))

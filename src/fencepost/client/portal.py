@@ -76,7 +76,7 @@ class Portal:
             self._loop.call_soon_threadsafe(what)
 
     def call(self, work: Coroutine[Any, Any, T], in_vain: Callable[[T], object] | None = None) -> T:
-        """Run it in the loop; its result, or what it raises.  Raises ClosedError once this is closed.
+        """Run a coroutine in the loop; its result, or what it raises.  Raises ClosedError once this is closed.
 
         Raises MisuseError in the loop's own thread, which would wait for itself.
         Where the caller is interrupted (Ctrl-C) it is cancelled, and has ended when this raises, unless that is
@@ -98,7 +98,7 @@ class Portal:
             raise
 
     def _run(self) -> None:
-        """All that its thread does; what closes it there is interrupted by nobody.
+        """Run the loop, all that its thread does; what closes it there is interrupted by nobody.
 
         A SystemExit or KeyboardInterrupt that a function of the user's raises there stops a loop, and everybody would
         wait for ever.  Whoever waits for the task gets it, in his own thread.
@@ -111,7 +111,7 @@ class Portal:
             self._loop.close()
 
     async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it in the loop, for somebody in another loop.  Raises ClosedError once this is closed.
+        """Run a coroutine in the loop, for somebody in another loop.  Raises ClosedError once this is closed.
 
         It has ended when this returns or raises, also where it is cancelled: if it was done all the same, that is told,
         and the cancellation comes with the next thing that is awaited.

@@ -129,7 +129,7 @@ class Positions:
         return {at: None if found[at][0] < 0 else found[at] for at in asked}
 
     async def reset(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """Where `auto_offset_reset` says, without those that nobody leads.  Raises NoOffsetError if that is "error"."""
+        """The positions that `auto_offset_reset` means, where somebody leads.  Raises NoOffsetError if "error"."""
         if not partitions:
             return {}
         if self._reset is None:
@@ -143,7 +143,7 @@ class Positions:
     async def not_behind_the_end(
         self, committed: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """The same positions, or others where the log has lost its end: what comes next there was not delivered.
+        """These positions, or others where the log has lost its end: what comes next there was not delivered.
 
         In offset order the leader says so when it is asked for records; in commit order it is asked for earlier ones.
         Raises NoOffsetError, PositionMetadataError.
@@ -404,7 +404,7 @@ async def _by_leader(
 
 
 def _use(cluster: Cluster, node: int) -> Use:
-    """By which connection to ask: behind a Fetch that waits for records the answer would wait, too."""
+    """The connection to ask by: behind a Fetch that waits for records the answer would wait, too."""
     fetching = cluster.ready_connection(node)
     return Use.GROUP if fetching is not None and fetching.in_flight else Use.DATA
 

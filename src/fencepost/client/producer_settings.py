@@ -65,7 +65,7 @@ def check_settings(given: Mapping[str, Any]) -> None:
 
 
 def for_cluster(given: Mapping[str, Any]) -> ForCluster:
-    """Of all the settings by name those of the cluster."""
+    """The settings of the cluster, of all that were given, by name."""
     return ForCluster(
         client_id=given["client_id"],
         request_timeout_ms=given["request_timeout_ms"],
@@ -74,7 +74,7 @@ def for_cluster(given: Mapping[str, Any]) -> ForCluster:
 
 
 def for_handing_over(given: Mapping[str, Any]) -> ForHandingOver:
-    """Of all the settings by name those of what is handed over.  Raises ValueError."""
+    """The settings of what is handed over, of all that were given, by name.  Raises ValueError."""
     return ForHandingOver(
         batch_bytes=given["batch_bytes"],
         max_request_size=given["max_request_size"],
@@ -84,7 +84,7 @@ def for_handing_over(given: Mapping[str, Any]) -> ForHandingOver:
 
 
 def for_sender(given: Mapping[str, Any]) -> ForSender:
-    """Of all the settings by name those of the sender.  Raises TypeError, ValueError."""
+    """The settings of the sender, of all that were given, by name.  Raises TypeError, ValueError."""
     acks = checked_acks(
         given["acks"], enable_idempotence=given["enable_idempotence"], transactional_id=given["transactional_id"]
     )

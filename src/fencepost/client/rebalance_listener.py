@@ -22,16 +22,16 @@ class RebalanceListener:
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """These are given up, and still ours until this has ended: commit here what is to be committed of them.
+        """Partitions are given up, and still ours until this has ended: commit here what is to be committed of them.
 
         With cooperative-sticky those that somebody else is to have, with any other assignor all, before each rebalance.
         """
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """These are new, and about to be read: `seek` says where from.  After each rebalance, also where it is none."""
+        """Partitions are new, and about to be read: `seek` says where from.  After each rebalance, maybe with none."""
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """These were ours, and may be somebody else's by now: nothing can be committed of them any more.
+        """Partitions were ours, and may be somebody else's by now: nothing can be committed of them any more.
 
         `on_partitions_revoked` if it is not said what to do instead.
         """

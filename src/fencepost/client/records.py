@@ -14,7 +14,7 @@ from fencepost.protocol.types import Buffer, Offset, TopicPartition
 
 
 class ConsumerRecord(NamedTuple):
-    """One record.  `timestamp` is in milliseconds since 1970."""
+    """One record.  `timestamp` is in milliseconds since 1970; a key or value of None is Kafka's null."""
 
     topic: str
     partition: int
@@ -56,14 +56,14 @@ class Opened(NamedTuple):
     batches: Sequence[tuple[int, BatchHeader]]
 
     def records(self, at: TopicPartition, position: int) -> list[ConsumerRecord]:
-        """Those from `position` on.  Raises ProtocolError for what is damaged."""
+        """The records from `position` on.  Raises ProtocolError for what is damaged."""
         found: list[ConsumerRecord] = []
         for records in self._decoded(at, position):
             found += records
         return found
 
     def whole_records(self, at: TopicPartition, position: int) -> tuple[list[ConsumerRecord], int | None]:
-        """Those from `position` on, and the offset of the first batch behind them that is damaged; None: none is.
+        """The records from `position` on, and the offset of the first batch that is damaged; None: none is.
 
         Raises ProtocolError if there is no record before that.
         """

@@ -75,7 +75,7 @@ class SendQueue:
 
     @property
     def size(self) -> int:
-        """Their bytes, at most.  In any thread."""
+        """Bytes of the records that are in no batch yet, at most.  In any thread."""
         return self._left - self._taken
 
     @property

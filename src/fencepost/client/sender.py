@@ -150,7 +150,7 @@ class Sender:
         return future, full
 
     def _note(self, lane: Lane, *, full: bool) -> None:
-        """Something has come into the queue of a partition."""
+        """Note that something has come into the queue of a partition; `full`: a batch is full."""
         wait = 0.0 if full else self._patience(lane)
         self._alarm.set(self._loop.time() + wait if wait else 0.0)
 
@@ -284,7 +284,7 @@ class Sender:
         return True
 
     def _expire_all(self) -> None:
-        """Tell what has waited for too long for its answer; that still comes, or is lost.  And what was never sent."""
+        """Fail what has waited for its answer for too long, which still comes or is lost, and what was never sent."""
         now = self._loop.time()
         for lane in list(self._busy.values()):
             for batch in [each for each in lane.in_flight if each.on_wire and not each.ended]:
@@ -339,7 +339,7 @@ class Sender:
                     batch.last = batch.last if batch.on_wire else why
 
     def _fail_lanes(self, what: object, error: ClientError) -> None:
-        """Nothing can be sent to a topic, or to the node that leads a partition."""
+        """Fail all batches for a topic, or for the partitions that a node leads: nothing can be sent there."""
         for lane in list(self._busy.values()):
             if what in (lane.at.topic, self._routes.leader(lane.at)):
                 if lane.in_flight and not lane.is_on_wire:

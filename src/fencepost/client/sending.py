@@ -140,7 +140,10 @@ class Sending:
     # In the event loop again
 
     def put_in(self, record: Placed) -> asyncio.Future[RecordMetadata]:
-        """Put it into a batch.  Whatever is raised is raised by what is returned; its transaction has failed then."""
+        """Put a record into a batch.
+
+        What goes wrong is raised by what is returned, and not here; the record's transaction has failed then.
+        """
         try:
             if isinstance(self._rules, Idempotence) and self._rules.error is not None:
                 raise self._rules.error  # since it was placed

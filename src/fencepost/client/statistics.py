@@ -28,13 +28,13 @@ class ProducerStatistics(NamedTuple):
     requests_in_flight: int
     """Requests on the wire."""
     buffer_total_bytes: int
-    """`buffer_bytes`."""
+    """The limit of the buffer: `buffer_bytes`."""
     buffer_used_bytes: int
     """Bytes of the records that wait or are on their way, before compression."""
     request_latency_avg_ms: float
     """Milliseconds from a request to its answer; 0.0 before the first."""
     request_latency_max_ms: float
-    """The same of the slowest."""
+    """Milliseconds that the slowest request took to its answer; 0.0 before the first."""
 
 
 class SendCounts:

@@ -82,7 +82,7 @@ class Subscription:
         self.has_changed()
 
     async def partitions(self) -> list[TopicPartition]:
-        """All partitions of those topics that are there.  Raises BrokerError, TimedOutError."""
+        """All partitions of the topics that are read and are there.  Raises BrokerError, TimedOutError."""
         deadline = self._cluster.deadline("looking up topics")
         found = await those_there(self._cluster, self.topics, deadline, create=self._is_by_name)
         return [TopicPartition(name, number) for name, view in found.items() for number in view.leaders]

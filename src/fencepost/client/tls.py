@@ -32,7 +32,7 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Whom to trust, and what to show: files, or PEM text."""
+    """Certificates to trust, and to show: files, or PEM text."""
 
     cafile: Path | None = None
     cadata: str | None = field(default=None, repr=False)

@@ -248,8 +248,8 @@ class TransactionLoop:
         self._begun_as = member, assigned
 
     def _put_back(self, handed: Handed) -> None:
-        """Where the consumer still has these partitions it reads them again, or stays in front of them if it is there,
-        for a log was truncated, or its topic made anew; whoever else has them begins there."""
+        """Have these read again: by this consumer where it has their partitions, unless it is before them already, for
+        a log was truncated, or its topic made anew; else by whoever has them."""
         handed.state = State.ENDED
         if self._consumer.group_metadata() != handed.member:
             if self._consumer.keeps_positions:
@@ -260,7 +260,7 @@ class TransactionLoop:
                 self._consumer.seek(at, min(handed.first[at], position.offset))
 
     def _go_back_to_committed(self, handed: Handed) -> None:
-        """Go back to the group's positions; where it has none, before these records, else where it is."""
+        """Go back to the group's positions; if it has none, before these records, elsewhere behind what was given."""
         consumer = self._consumer
         consumer.seek_to_committed({at: each.offset for at, each in consumer.next_offsets().items()} | handed.first)
 
@@ -375,7 +375,7 @@ class TransactionLoop:
         self._unsettled = None
 
     async def _abort_because_of(self, error: BaseException) -> None:
-        """Once: whoever is told of the error may go on, and then it is aborted first."""
+        """Abort because of an error, once: whoever is told of it may go on, and then it is aborted first."""
         try:
             await self._producer.abort_transaction()
             self._unsettled = None

@@ -91,7 +91,7 @@ def checked_positions(what: str, given: object) -> dict[TopicPartition, OffsetAn
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits offsets: the group, and the member of it if there is one."""
+    """The group that commits offsets, and its member that does.  Without a member: -1, "", None."""
 
     group_id: str
     generation_id: int = -1
@@ -100,7 +100,10 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 def check_group(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
-    """Who commits positions.  Raises MisuseError for an empty group, TypeError and ValueError for what is none."""
+    """The group, with its member, that commits positions.
+
+    Raises MisuseError for an empty group, TypeError and ValueError for what is none.
+    """
     member = group if isinstance(group, ConsumerGroupMetadata) else ConsumerGroupMetadata(group)
     if not text("group", member.group_id):
         raise MisuseError("send_offsets_to_transaction() needs a group: its name is empty")

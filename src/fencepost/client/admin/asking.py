@@ -207,7 +207,7 @@ class _Asking(Generic[Item, Result]):
 
 
 async def _at_once(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """What all of them give; raises what one of them raises, when all have ended."""
+    """What all of these calls give.  Raises what one of them raises, when all have ended."""
     found = await asyncio.gather(*calls, return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException) and not isinstance(each, ConnectionLostError | UnreachableError):

@@ -251,7 +251,7 @@ class Admin:
     # The cluster
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Its id, its brokers and which of them is the controller."""
+        """The cluster's id, its brokers and which of them is the controller."""
         return await brokers.describe_cluster(self._cluster, self._deadline("describing the cluster"))
 
     async def describe_log_dirs(self, broker_ids: Iterable[int] | None = None) -> dict[int, list[LogDirectory]]:

@@ -36,7 +36,7 @@ class GroupListing(NamedTuple):
     protocol_type: str
     """"consumer", unless its members are something else, as Kafka Connect's workers."""
     type: str
-    """Of its protocol: "classic", or "consumer" for the one of KIP-848."""
+    """The type of its protocol: "classic", or "consumer" for the one of KIP-848."""
 
 
 class MemberDescription(NamedTuple):

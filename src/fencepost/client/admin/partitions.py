@@ -26,15 +26,15 @@ class OffsetSpec(IntEnum):
     """Offsets that have a name; on the wire they stand in the place of a time."""
 
     LATEST = named.LATEST
-    """Behind the last record, or where reading stops if it is of committed records."""
+    """The offset behind the last record, or where reading stops if it is of committed records."""
     EARLIEST = named.EARLIEST
-    """Of the first record that is still there."""
+    """The offset of the first record that is still there."""
     MAX_TIMESTAMP = named.MAX_TIMESTAMP
-    """Of the record with the largest timestamp."""
+    """The offset of the record with the largest timestamp."""
     EARLIEST_LOCAL = named.EARLIEST_LOCAL
-    """Of the first record that is not in remote storage only."""
+    """The offset of the first record that is not in remote storage only."""
     LATEST_TIERED = named.LATEST_TIERED
-    """Of the last record that is in remote storage."""
+    """The offset of the last record that is in remote storage."""
 
 
 #: The version that knows it; the others every broker knows.

@@ -24,7 +24,7 @@ class Route(Protocol[Item]):
     """Tells which node is to be asked about what."""
 
     async def places(self, items: Sequence[Item], deadline: Deadline) -> Mapping[Item, Place]:
-        """Whom to ask about each.  Raises ConnectionLostError, UnreachableError, TimedOutError."""
+        """The node to ask about each item.  Raises ConnectionLostError, UnreachableError, TimedOutError."""
         ...
 
     def forget(self, item: Item) -> None:

@@ -61,7 +61,7 @@ class ExactlyOnce:
 
 
 class Transaction:
-    """Records, and what is written because of them.  `with` it, once."""
+    """A transaction: records, and what is written because of them.  `with` it, once."""
 
     def __init__(self, loop: TransactionLoop, handed: Handed, consumer: Consumer, producer: Producer) -> None:
         self._loop = loop

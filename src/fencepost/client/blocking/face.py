@@ -62,7 +62,7 @@ class Blocking:
         self._portal = Portal()
 
     def __del__(self) -> None:
-        """Nobody has it any more: it is closed by its thread, which then ends, and nobody waits for that."""
+        """Have a client that nobody has any more closed by its thread, which then ends; nobody waits for that."""
         portal: Portal | None = self.__dict__.get("_portal")  # none: it could not be made
         if portal is None or not portal.is_here or sys.is_finalizing():  # at the end there are no other threads
             return

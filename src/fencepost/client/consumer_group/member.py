@@ -138,7 +138,7 @@ class ConsumerGroupMember:
         return self._followed
 
     def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata | None:
-        """The same with the newest epoch: what was not given up since then is still ours."""
+        """`member` with its newest epoch: what was not given up since is still ours.  None: its place is lost."""
         if self._state not in MEMBERS or member.generation_id < self._joined_at:
             return None
         return self._current()
@@ -165,7 +165,7 @@ class ConsumerGroupMember:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """Nothing: the coordinator sees by itself that there are more."""
+        """Empty: the coordinator sees by itself that there are more partitions."""
         return {}
 
     def is_to_share_out(self, topics: Mapping[str, TopicView]) -> bool:  # noqa: ARG002
@@ -292,7 +292,7 @@ class ConsumerGroupMember:
         return self.polled_at + self._max_poll_interval_ms / 1000 - asyncio.get_running_loop().time()
 
     async def _exchange(self) -> float | None:
-        """One heartbeat and what follows from its answer; seconds that are to be waited before the next one."""
+        """Do one heartbeat and what follows from its answer; seconds that must pass before the next, None: none."""
         epoch = JOIN if self._state is State.JOINING else self._epoch
         now, sent, self._sent = self._now, self._sent, None
         if sent is not None and self._is_to_acknowledge:

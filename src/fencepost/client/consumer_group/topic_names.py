@@ -46,7 +46,7 @@ class TopicNames:
     async def of(
         self, places: Iterable[Place], topics: Sequence[str] | None, deadline: Deadline
     ) -> dict[TopicPartition, Place]:
-        """These by name, as far as their topics are known; `topics`: among which they are, None: among all.
+        """Places by topic and number, as far as their topics are known; `topics`: names to ask for, None: all.
 
         One that is not known to any broker that was asked is about to be made, or was deleted.  Raises TimedOutError.
         """
