@@ -218,7 +218,7 @@ def _began(end: Mapping[str, Any], batch_id: int) -> Any:
 
 
 def _begins_at(began: Any, last: Mapping[str, Any]) -> bool:
-    """All that the last batch knew is as it was; a partition that came later may have been added."""
+    """Whether all that the last batch knew is as it was; a partition that came later may have been added."""
     for name, known in last.items():
         here = None if began is None else began.get(name)
         if name in OF_THE_END:

@@ -201,7 +201,7 @@ class SealedBatch(BatchBuilder):
 
 
 def together(batches: Sequence[Buffer], compression: Compression) -> BatchBuilder:
-    """One batch with the records of all of these, in their order."""
+    """One batch with the records of all these batches, in their order."""
     if len(batches) == 1:
         return SealedBatch(batches[0], compression)
     builder = BatchBuilder()

@@ -53,7 +53,7 @@ def _positions(source_offsets: Sequence[Any]) -> Iterator[Positions]:
 async def positions_of(
     cluster: Cluster, application_id: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where the application's group is in these; nothing where that is not told, which is logged."""
+    """The positions of the application's group in these partitions; none where that is not told, which is logged."""
     deadline = cluster.deadline("reading the positions of the group", min(cluster.patience_ms, _WITHIN_MS))
     try:
         found = await list_group_offsets(cluster, application_id, partitions, deadline, stable=True)

@@ -44,7 +44,7 @@ class Bound:
     else_latest: bool = True
     """Where there is no record so young it is the end; if not, that is an error."""
     resumed: Positions | None = None
-    """Where a committed micro-batch ended: a partition that it does not name came later."""
+    """Positions at which a committed micro-batch ended; a partition that is not in them came later.  None: not so."""
     option: str = ""
 
     def time_of(self, at: TopicPartition) -> int:

@@ -26,13 +26,13 @@ LARGEST_PARTITION: Final = 2**31 - 1
 
 
 class Positions(NamedTuple):
-    """Of each partition the offset of the next record to read."""
+    """The offset of the next record to read, of each partition."""
 
     offsets: Mapping[TopicPartition, int]
     cluster_id: str = ""
-    """Empty: not known, as where Spark's own Kafka source wrote them."""
+    """The id of the cluster; empty: not known, as where Spark's own Kafka source wrote them."""
     topic_ids: Mapping[str, str] = {}
-    """Of the topics whose ids are known."""
+    """The ids of the topics, where they are known."""
     began: Positions | None = None
     """Where the query began, in the end of its first micro-batch: Spark writes down no other place for it."""
     firsts: Mapping[TopicPartition, int] = {}
@@ -41,7 +41,7 @@ class Positions(NamedTuple):
     """Leader epochs that were seen to lead when the log held all before the offset; where one is known (KIP-320)."""
 
     def encode(self) -> dict[str, Any]:
-        """As Spark is given it: what can be written as JSON, the same for the same positions."""
+        """What Spark is given: can be written as JSON, and is the same for the same positions."""
         fields: dict[str, Any] = _by_topic(self.offsets)
         if self.cluster_id:
             fields[CLUSTER] = self.cluster_id
@@ -57,7 +57,7 @@ class Positions(NamedTuple):
 
     @property
     def alone(self) -> Positions:
-        """The same without what only the end of a micro-batch has."""
+        """These positions without what only the end of a micro-batch has."""
         return self._replace(began=None, firsts={})
 
     @classmethod

@@ -64,7 +64,10 @@ class Progress(NamedTuple):
         source_starts: Sequence[Any] = (),
         topics: Collection[str] = (),
     ) -> Progress:
-        """This record, as it will be read from the topic.  Offsets of files may say which, under the name FILES."""
+        """The record of a micro-batch, as it will be read from the topic.
+
+        Offsets of files may say which, under the name FILES.
+        """
         names = _digest(sorted(set(topics))) if topics else ""
         files = [each.get(FILES) if isinstance(each, Mapping) else None for each in source_offsets]
         which = _digest(files) if any(files) else ""
@@ -116,7 +119,7 @@ class Progress(NamedTuple):
         return found
 
     def after(self, last: Progress | None) -> Progress:
-        """The same as the record of a run that comes after `last`."""
+        """This record as that of a run that comes after `last`."""
         if last is None:
             return self
         runs = [run for run in (*last.earlier_runs, last.query_id) if run != self.query_id]

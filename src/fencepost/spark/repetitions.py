@@ -29,7 +29,7 @@ class _Last(NamedTuple):
     """What gives them while somebody has them; nothing where it is not known which of several were written."""
     topic: str | None
     is_done: bool
-    """They are committed.  Else they may be: their write failed, was interrupted, or is under way."""
+    """Whether the rows are committed.  Else they may be: their write failed, was interrupted, or is under way."""
 
 
 class Repetitions:

@@ -11,7 +11,7 @@ from fencepost.spark.claims import Written
 
 
 class Report(NamedTuple):
-    """Of a micro-batch that was written and is committed.
+    """Figures of a micro-batch that was written and is committed.
 
     `rows` and `bytes` are those of the attempt that is committed; bytes are of record batches before compression.
 

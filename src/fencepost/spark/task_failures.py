@@ -31,7 +31,7 @@ def first_failure(spark: SparkSession, tag: str) -> str | None:
 
 
 def _failed(context: Any, tag: str) -> list[tuple[int, str]]:
-    """Of each attempt that failed its number, which only counts up, and what Spark tells of it."""
+    """The attempts that failed: the number of each, which only counts up, and what Spark tells of it."""
     found: list[tuple[int, str]] = []
     with suppress(Exception):  # this is Spark's own affair: another version may have it elsewhere
         scala = context.sc()
