@@ -9,7 +9,7 @@ from typing import Any, Self, TextIO
 
 
 class StandardOutput:
-    """In the place of `sys.stdout` while a command runs: remembers why nothing can be printed any more.
+    """Stands for `sys.stdout` while a command runs: remembers why nothing can be printed any more.
 
     From then on what is printed goes nowhere, so that the end of the process is quiet.  There need not be any.
     """

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _on_one_line(text: str) -> str:
-    """Names are other people's: what would end the row, or tell a terminal something, is written with a backslash."""
+    """Other people's text with a backslash for what would end the row, or tell a terminal something."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
