@@ -15,7 +15,7 @@ class Output:
     """A file to be written when all is done; until then it stays as it was."""
 
     def __init__(self, option: str, path: str) -> None:
-        """Opens the file.  Raises Refused if it cannot be written."""
+        """Open the file.  Raises Refused if it cannot be written."""
         self._option, self.path = option, path
         try:
             self._file = open(path, "ab")  # noqa: SIM115 - it is closed when it is written
