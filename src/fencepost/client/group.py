@@ -137,7 +137,7 @@ class Group:
         return member if member == self._followed and not self.has_lost_place else None
 
     def follow(self) -> None:
-        """Read the partitions of the newest generation from now on: commits are made in its name."""
+        """Note that the newest generation's partitions are read from now on: commits are made in its name."""
         self._followed = self._joined
 
     def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:  # noqa: ARG002
