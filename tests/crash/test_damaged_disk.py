@@ -51,6 +51,8 @@ def read(address: str, topic: str, start: int, seconds: float = 2.0) -> tuple[li
             break
         else:
             errors.add(error.code())
+            if error.code() == KafkaError.INVALID_MSG:  # CORRUPT_MESSAGE: it is told so again and again
+                break
     consumer.close()
     return found, errors
 
@@ -125,12 +127,13 @@ def test_what_is_damaged_while_it_is_stopped(node: Node, tmp_path: Path, damage:
     node.start()
     try:
         assert read(node.address, "well", 0) == (list(range(COUNT)), set())
-        found, _ = read(node.address, "hurt", 0)
+        found, errors = read(node.address, "hurt", 0)
         if damage is scramble_the_indexes:
             assert found == list(range(COUNT))
             assert read(node.address, "hurt", 250)[0] == list(range(250, COUNT))
         elif damage is flip_in_a_header:
             assert found == list(range(middle)) and 0 < middle < COUNT
+            assert KafkaError.INVALID_MSG in errors
         else:
             assert found == [], "it is offline"
     finally:
