@@ -77,7 +77,7 @@ def test_it_counts_as_done_when_the_disk_has_that_its_offsets_are_forgotten(
 
     def finished(topics: Any, names: Sequence[str], *forget: Any) -> None:
         assert names == [topic]
-        is_durable.append(topics._storage.durable >= topics._storage.lsn)
+        is_durable.append(topics._storage.durability.lsn >= topics._storage.lsn)
         finish(topics, names, *forget)
 
     monkeypatch.setattr(LocalDisk, "sync", sync_late)
