@@ -114,7 +114,7 @@ def test_an_answer_of_a_topic_that_was_deleted_is_neither_handed_out_nor_an_erro
         async def connection(_: int) -> Any:
             return SimpleNamespace(version_of=lambda *_: 13, request=request)
 
-        async def ends(partitions: Any, *_: object) -> dict[TopicPartition, int]:
+        async def ends(partitions: Any, *_: object, **__: object) -> dict[TopicPartition, int]:
             return dict.fromkeys(partitions, 0)
 
         topics = {"t": TopicView("t", NEW, {0: 1})}
