@@ -147,7 +147,7 @@ def run_with(bug: str, tests: Sequence[str], patience: float = PATIENCE) -> str 
 
 def failing(bug: str, tests: Sequence[str], patience: float = PATIENCE) -> str | None:
     """The first of these tests that fails with a bug, or, where it has no name, without one."""
-    put_in = _PUT_IN.format(bug=bug) if bug else ""
+    put_in = _PUT_IN.format(bug=bug) if bug else ""  # in the command, too: Python goes on where a sitecustomize fails
     command = [sys.executable, "-c", put_in + _TEST, *tests]
     with TemporaryDirectory() as folder:
         # The processes that a test begins have it too.
@@ -184,11 +184,6 @@ def seeds_with(bug: str) -> tuple[str | None, int]:
         lines = ["BROKEN: the run does not end"]
     first = next((line.removeprefix("BROKEN: ") for line in lines if line.startswith("BROKEN: ")), None)
     return first, max(sum(line.startswith("seed ") for line in lines), 1)
-
-
-def find(name: str) -> dict[str, Any]:
-    """What is known of a bug afterwards."""
-    return find_near(name) or find_far(name)
 
 
 def is_found_again(record: dict[str, Any]) -> bool:
