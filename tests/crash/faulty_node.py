@@ -10,6 +10,7 @@ import errno
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from fencepost.broker import broker
@@ -109,5 +110,5 @@ class FaultyDisk(LocalDisk):
 if __name__ == "__main__":
     chosen = Fault(sys.argv[1], sys.argv[2], int(sys.argv[3]))
     signal.signal(signal.SIGUSR1, chosen.begin)
-    broker.LocalDisk = lambda: FaultyDisk(chosen)  # type: ignore[assignment,attr-defined]
+    broker.LocalDisk = partial(FaultyDisk, chosen)  # type: ignore[assignment,attr-defined]
     sys.exit(main(sys.argv[4:]))

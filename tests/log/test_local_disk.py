@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fencepost.log.disk import DirectoryInUse, DiskFull, LocalDisk, NoDescriptors, _LocalFile
+from fencepost.log.disk import DirectoryInUse, DiskFull, File, LocalDisk, NoDescriptors, _LocalFile
 
 
 @pytest.mark.parametrize(("number", "kind"), [("ENOSPC", DiskFull), ("EDQUOT", DiskFull), ("EMFILE", NoDescriptors)])
@@ -86,3 +89,72 @@ def test_who_is_refused_a_lock_holds_nothing(tmp_path: Path) -> None:
         disk.lock(tmp_path / ".lock")
     assert os.listdir("/proc/self/fd") == before
     release()
+
+
+def _places_of_syncs(file: File, sync: Callable[[], None]) -> list[bool]:
+    """Have a file synced by `sync`; whether each of its syncs was done in place, as far as they are."""
+    places: list[bool] = []
+
+    def syncing(_: int) -> None:
+        places.append(threading.current_thread() is threading.main_thread())
+        sync()
+
+    assert isinstance(file, _LocalFile)
+    file.sync = syncing
+    return places
+
+
+async def _synced(disk: LocalDisk, file: File) -> OSError | None:
+    waiter: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    disk.sync([file], waiter.set_result)
+    return await asyncio.wait_for(waiter, 10)
+
+
+def test_a_little_is_synced_in_place_as_long_as_the_disk_is_quick(tmp_path: Path) -> None:
+    now = took = 0.0
+
+    def sync() -> None:
+        nonlocal now
+        now += took
+
+    async def main() -> list[bool]:
+        nonlocal took
+        disk = LocalDisk(lambda: now)
+        file = disk.open(tmp_path / "a")
+        places = _places_of_syncs(file, sync)
+        for seconds in (0.0005, 0.02, 0.02, 0.0005, 0.0005):
+            took = seconds
+            file.pwrite(b"x", 0)
+            assert await _synced(disk, file) is None
+        return places
+
+    assert asyncio.run(main()) == [True, True, False, False, True]
+
+
+@pytest.mark.parametrize("size", [64 * 1024, 64 * 1024 + 1])
+def test_others_are_served_while_much_of_one_file_is_synced(size: int, tmp_path: Path) -> None:
+    """What is written meanwhile is little, and its sync is done in place again."""
+    begun, may_end = threading.Event(), threading.Event()
+    is_much = size > 64 * 1024
+
+    def sync() -> None:
+        begun.set()
+        assert may_end.wait(10)
+
+    async def main() -> list[bool]:
+        disk = LocalDisk(lambda: 0.0)
+        file = disk.open(tmp_path / "a")
+        places = _places_of_syncs(file, sync)
+        file.pwrite(bytes(size - 1), 0)
+        file.pwrite(b"x", size - 1)
+        if is_much:
+            waiting = asyncio.ensure_future(_synced(disk, file))
+            await asyncio.to_thread(begun.wait, 10)
+            file.pwrite(b"meanwhile", 0)
+            may_end.set()
+            assert await waiting is None
+        may_end.set()
+        assert await _synced(disk, file) is None
+        return places
+
+    assert asyncio.run(main()) == ([False, True] if is_much else [True])

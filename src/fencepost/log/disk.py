@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -173,13 +174,16 @@ class Disk(Protocol):
 
 
 class _LocalFile:
-    __slots__ = ("fd", "sync")
+    __slots__ = ("fd", "sync", "unsynced")
 
     def __init__(self, fd: int, sync: Callable[[int], None] = os.fdatasync) -> None:
         self.fd = fd
         self.sync = sync
+        self.unsynced = 0
+        """Bytes written since the last sync began, or a few more."""
 
     def pwrite(self, data: Buffer, at: int) -> None:
+        self.unsynced += len(data)
         try:
             written = os.pwrite(self.fd, data, at)
             while written < len(data):
@@ -249,15 +253,25 @@ def _translated(error: OSError) -> OSError:
     return error
 
 
+_LITTLE: Final = 64 * 1024
+"""Bytes of one file that may be synced in place."""
+_AT_ONCE_SECONDS: Final = 0.001
+"""A sync of a little is done in place as long as the one before it took no longer."""
+
+
 class LocalDisk:
     """The machine's disk.
 
-    A small sync (the commit log alone) is done in place: it takes about as long as handing it to a thread and being
-    woken again would.  Syncs of several files go to one thread, and are done in place where none can be started.
+    A sync of a little of one file (the commit log alone) is done in place, as long as the disk is quick at it: it then
+    takes about as long as handing it to a thread and being woken again would.  What takes longer goes to one thread, so
+    that others are served, and what they write is written, meanwhile; and is done in place where none can be started.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._thread: ThreadPoolExecutor | None = None
+        self._clock = clock
+        self._taken = 0.0
+        """Seconds that the last sync of a little took."""
 
     def open(self, path: Path) -> File:
         return _LocalFile(_open_file(path))
@@ -266,21 +280,29 @@ class LocalDisk:
         return _LocalFile(_open(path, _DIRECTORY), os.fsync)
 
     def sync(self, files: Sequence[File], done: SyncDone) -> None:
-        if len(files) == 1:
-            done(_sync_in_turn(files))
+        is_little = len(files) == 1 and _local(files[0]).unsynced <= _LITTLE
+        if is_little and self._taken <= _AT_ONCE_SECONDS:
+            done(self._sync_a_little(files))
             return
         import asyncio
 
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk-sync")
         try:
-            begun = asyncio.get_running_loop().run_in_executor(self._thread, _sync_all, files)
+            sync = self._sync_a_little if is_little else _sync_all
+            begun = asyncio.get_running_loop().run_in_executor(self._thread, sync, files)
         except RuntimeError:
             # No thread can be started.  What was asked of it must not be done some time later, and its error be lost.
             self._thread = None
             done(_sync_in_turn(files))
             return
         begun.add_done_callback(lambda f: done(f.result()))
+
+    def _sync_a_little(self, files: Sequence[File]) -> OSError | None:
+        begun = self._clock()
+        error = _sync_in_turn(files)
+        self._taken = self._clock() - begun
+        return error
 
     def sync_now(self, files: Sequence[File]) -> None:
         error = _sync_all(files)
@@ -382,11 +404,16 @@ def _sync_all(files: Sequence[File]) -> OSError | None:
 
 def _sync_in_turn(files: Sequence[File]) -> OSError | None:
     try:
-        for file in files:
-            assert isinstance(file, _LocalFile)
+        for file in map(_local, files):
             if file.fd < 0:
                 return OSError(errno.EBADF, "the file is closed")
+            file.unsynced = 0
             file.sync(file.fd)
     except OSError as error:
         return error
     return None
+
+
+def _local(file: File) -> _LocalFile:
+    assert isinstance(file, _LocalFile)
+    return file
