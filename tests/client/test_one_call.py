@@ -47,3 +47,21 @@ def test_all_who_wait_for_the_end_are_told_whatever_follows_at_once(waiting: int
         assert not late
 
     asyncio.run(scenario())
+
+
+def test_whoever_waits_for_the_end_of_each_call_is_told_of_each() -> None:
+    async def scenario() -> None:
+        call = OneCall()
+        for number in range(3):
+
+            async def be(number: int = number) -> None:
+                with call.alone(f"call {number}"):
+                    await asyncio.sleep(0)
+
+            being = asyncio.create_task(be())
+            await asyncio.sleep(0)
+            async with asyncio.timeout(5):
+                await call.ended()
+            await being
+
+    asyncio.run(scenario())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from tests.client.test_producer import simulate
@@ -132,5 +133,24 @@ def test_who_stops_waiting_for_a_connection_leaves_it_to_the_others() -> None:
         assert isinstance(found[0], asyncio.CancelledError)
         assert found[1] is found[2] is await cluster.any_connection()
         await cluster.close()
+
+    simulate(scenario)
+
+
+def test_topics_are_asked_for_when_what_is_known_is_old_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    refresh = Cluster.refresh
+
+    async def noted(cluster: Cluster, *how: Any) -> Any:
+        asked.append(asyncio.get_running_loop().time())
+        return await refresh(cluster, *how)
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), metadata_max_age_ms=100_000) as writer:
+            began = asyncio.get_running_loop().time()
+            await (await writer.send("t", b"v", partition=0))
+            monkeypatch.setattr(Cluster, "refresh", noted)
+            await asyncio.sleep(350)
+            assert [round(when - began) for when in asked] == [100, 200, 300]
 
     simulate(scenario)

@@ -58,6 +58,14 @@ class Loop:
             each()
 
 
+class Counting(Loop):
+    """Sees to it that what goes into a batch counts until it is in."""
+
+    def put_in(self, record: Any) -> Any:
+        assert self.queue.size >= SIZE
+        return super().put_in(record)
+
+
 @given(
     steps=st.lists(st.sampled_from(["leave"] * 8 + ["turn", "call", "answer", "stop", "start"]), max_size=80),
     limit=st.integers(1, 8),
@@ -66,7 +74,7 @@ class Loop:
 def test_what_was_left_is_put_in_once_in_order_and_while_it_may_be(steps: list[str], limit: int, most: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(send_queue, "MOST_WAITING", most)
-        loop, left = Loop(limit * SIZE), list[int]()
+        loop, left = Counting(limit * SIZE), list[int]()
         waiting, deliveries = 0, list[Any]()
         for number, step in enumerate(steps):
             if step == "leave":
@@ -94,6 +102,22 @@ def test_what_was_left_is_put_in_once_in_order_and_while_it_may_be(steps: list[s
         loop.turn()
         assert loop.batches == left
         assert [each.future for each in deliveries] == [f"future of {number}" for number in left]
+
+
+def test_what_is_left_while_the_queue_is_emptied_is_not_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(100)
+    put_in, records = loop.put_in, list[Any](range(3))
+
+    def leave_another_one_first(record: Any) -> Any:
+        if record < 2:
+            loop.queue.leave(records[record + 1], SIZE)
+        return put_in(record)
+
+    monkeypatch.setattr(loop, "put_in", leave_another_one_first)
+    loop.queue.leave(records[0], SIZE)
+    for _turn in range(3):
+        loop.turn()
+    assert loop.batches == records
 
 
 def test_when_the_loop_has_ended_whoever_leaves_a_record_is_told() -> None:

@@ -53,7 +53,7 @@ from fencepost.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
+from fencepost.protocol.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
 WHO = ProducerIdAndEpoch.of(7, 3)
 CODES = (
@@ -83,6 +83,7 @@ class Answering:
     def __init__(self, answers: Sequence[Any]) -> None:
         self.left = list(answers)
         self.asked: list[Any] = []
+        self.least: list[int] = []
 
     def deadline(self, what: str) -> Patience:  # noqa: ARG002
         return Patience()
@@ -93,8 +94,9 @@ class Answering:
     def forget_coordinator(self, *_: object) -> None:
         pass
 
-    async def call(self, _: int, request: Any, **__: object) -> Any:
+    async def call(self, _: int, request: Any, *, least: int, **__: object) -> Any:
         self.asked.append(request)
+        self.least.append(least)
         answer = self.left.pop(0)
         if isinstance(answer, BaseException):
             raise answer
@@ -357,3 +359,11 @@ def test_what_a_refused_request_raises(request_name: str, error: ErrorCode) -> N
     assert raised_for(request_name, error) is expected
     if request_name != "InitProducerId" and outcome not in _GOES_ON:
         assert raised_for(request_name, error, timed_out=True) is TransactionTimedOutError
+
+
+@pytest.mark.parametrize(("current", "least"), [(NO_PRODUCER, 0), (WHO, 3)])
+def test_only_a_broker_that_reads_the_pair_is_given_it(current: ProducerIdAndEpoch, least: int) -> None:
+    """Before version 3 a request has no room for it, and is one of whoever takes the id over (KIP-360)."""
+    cluster = Answering([InitProducerIdResponse(error_code=0, producer_id=1, producer_epoch=2)])
+    asyncio.run(TransactionalId(cast(Cluster, cluster), "id").init(1000, current))
+    assert cluster.least == [least]

@@ -23,7 +23,7 @@ from fencepost.client import (
     TransactionTimedOutError,
 )
 from fencepost.protocol.batch import read_header
-from fencepost.protocol.messages import EndTxnRequest, TxnOffsetCommitRequest
+from fencepost.protocol.messages import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
 from fencepost.simulation.world import ADDRESS, PORT, World
 
 AT = TopicPartition("t", 0)
@@ -288,5 +288,52 @@ def test_nothing_is_ended_while_positions_are_on_their_way(level: int) -> None:
                         await end()
                 await sending
             await writer.commit_transaction()
+
+    simulate(scenario, level)
+
+
+@LEVELS
+def test_taking_an_id_over_may_be_interrupted_and_asked_for_again(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            with monkeypatch.context() as slow:
+                slowly(slow, InitProducerIdRequest, 1)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await writer.init_transactions()
+            assert not writer.is_initialized
+            await writer.init_transactions()
+            async with writer.transaction():
+                await writer.send("t", b"committed", partition=0)
+        assert await shown(world) == [b"committed"]
+
+    simulate(scenario, level)
+
+
+@LEVELS
+def test_an_abort_ends_when_the_answer_to_what_it_gives_up_is_lost(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+    handler = SERVED[PRODUCE].handler
+    asked: list[Any] = []
+
+    async def scenario(world: World) -> None:
+        def without_answer(request: Any, context: Any, node: Any) -> Any:
+            asked.append(request)
+            if len(asked) > 1:
+                return handler(request, context, node)
+            world.loop.call_later(1, world.network.break_connections, PORT)
+            return asyncio.Event().wait()
+
+        monkeypatch.setitem(SERVED, PRODUCE, replace(SERVED[PRODUCE], handler=without_answer))
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"aborted", partition=0)
+            await asyncio.sleep(0.5)
+            async with asyncio.timeout(10):
+                await writer.abort_transaction()
+            async with writer.transaction():
+                await writer.send("t", b"committed", partition=0)
+        assert len(asked) == 2
+        assert await shown(world) == [b"committed"]
 
     simulate(scenario, level)
