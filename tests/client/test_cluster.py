@@ -13,7 +13,7 @@ import pytest
 from tests.client.test_producer import simulate
 
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
-from fencepost.client import ClosedError, ConnectionLostError, Consumer, TopicPartition
+from fencepost.client import Admin, ClosedError, ConnectionLostError, Consumer, TopicPartition
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Features
 from fencepost.client.transactional_id import OffsetAndMetadata
@@ -145,3 +145,17 @@ class Node(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:  # noqa: ARG002
         self._transport.write(encode_response(self._answer, 3, 1))
+
+
+def test_what_was_known_of_a_topic_is_forgotten_when_it_is_not_there_any_more() -> None:
+    async def scenario(world: World) -> None:
+        async with Admin(ADDRESS, runtime=world.runtime("another")) as admin:
+            await admin.create_topic("u")
+            cluster = Cluster(ADDRESS, runtime=world.runtime("reader"))
+            await cluster.refresh(None)
+            await admin.delete_topic("u")
+            await cluster.refresh(["t", "u"])
+            assert set(cluster.topics) == {"t"}
+            await cluster.close()
+
+    simulate(scenario)

@@ -201,3 +201,23 @@ def test_the_lag_of_no_partitions_is_of_none() -> None:
             assert await reader.lag([]) == {} and set(await reader.lag()) >= {AT}
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("by", ["poll", "poll_batch"])
+def test_the_position_is_behind_what_nobody_is_shown(by: str) -> None:
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer, Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("c")) as reader:
+            await writer.init_transactions()
+            reader.assign([AT, EMPTY])
+            for before in range(2):
+                await writer.begin_transaction()
+                for number in range(3):
+                    await (await writer.send("t", b"%d" % number, partition=0))
+                await writer.abort_transaction()
+                await asyncio.sleep(0.5)
+                for _ in range(5):
+                    assert not await getattr(reader, by)(200)
+                assert reader.position(AT) == 4 * (before + 1)
+                assert await reader.lag() == {AT: 0, EMPTY: 0}
+
+    simulate(scenario)

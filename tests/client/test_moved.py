@@ -198,3 +198,43 @@ def test_whoever_asks_goes_after_the_one_who_does_the_work(
         await work(cast(Cluster, Moving(goodbye)))
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("told", "found"), [(9, {AT: 9}), (0, {AT: 0}), (-1, {})])
+def test_a_leader_epoch_may_have_ended_before_the_first_record_and_is_left_out_only_where_nobody_knows(
+    told: int, found: dict[TopicPartition, int]
+) -> None:
+    class Telling(Moving):
+        async def call(self, node: int, message: Any, **_: object) -> Any:
+            answer = await super().call(max(node, LAST), message)
+            answer.topics[0].partitions[0].end_offset = told
+            return answer
+
+    assert asyncio.run(ends_of_epochs(cast(Cluster, Telling()), {AT: 3})) == found
+
+
+def test_offsets_of_a_partition_that_nobody_leads_are_asked_for_until_somebody_does() -> None:
+    class Electing(Moving):
+        refreshed = 0
+
+        async def refresh(self, names: list[str]) -> None:
+            self.refreshed += 1
+            await super().refresh(names)
+
+        async def leader_if_any(self, at: TopicPartition, deadline: object) -> Any:
+            await self.topic(at.topic, deadline)
+            return LAST if self.refreshed > 3 else None
+
+    class Impatient(Patience):
+        left = 10
+
+        async def pause(self, because: object) -> None:
+            assert "nobody leads" in str(because)
+            self.left -= 1
+            assert self.left, "nobody is asked again who leads it"
+
+    cluster = cast(Cluster, Electing())
+    found = asyncio.run(
+        list_offsets(cluster, [AT], EARLIEST, Isolation.READ_COMMITTED, deadline=cast(Any, Impatient()))
+    )
+    assert found == {AT: (9, -1)}

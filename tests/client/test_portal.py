@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -365,3 +366,23 @@ def test_it_ends_also_where_that_is_raised_while_it_ends() -> None:
     closer.join(60)
     caller.join(60)
     assert not (closer.is_alive() or caller.is_alive())
+
+
+def test_what_is_told_of_a_result_that_nobody_sees_has_been_told_when_the_caller_goes_on() -> None:
+    portal, told, main = Portal(), list[str](), threading.main_thread().ident
+    assert main is not None
+
+    async def work() -> str:
+        threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(100)
+        return "done"
+
+    def tell(result: str) -> None:
+        time.sleep(0.1)
+        told.append(result)
+
+    with pytest.raises(KeyboardInterrupt):
+        portal.call(work(), tell)
+    assert told == ["done"]
+    portal.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.client.test_producer import simulate
 
 from fencepost.client import Admin, Consumer, Producer
 from fencepost.client.authentication import Login
-from fencepost.client.errors import ConnectionLostError
+from fencepost.client.errors import AuthenticationError, ConnectionLostError
 from fencepost.client.opening import open_connection
 from fencepost.client.security import Security
 from fencepost.protocol.messages import MetadataRequest
@@ -246,5 +247,31 @@ def test_a_token_is_fetched_for_each_login() -> None:
                 await admin.topics()
                 await asyncio.sleep(12)
         assert (there.logins, there.renewals, there.refusals) == (1, 2, [])
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("mends", [False, True])
+def test_no_connection_is_kept_on_which_there_was_no_token_to_log_in_with(mends: bool) -> None:
+    async def scenario(world: World) -> None:
+        there = await front(world)
+        fails = 3
+
+        def provider() -> str:
+            nonlocal fails
+            fails -= 1
+            if fails > 0 or not mends:
+                raise ConnectionError if mends else ValueError
+            return TOKEN
+
+        async def a_token() -> str:
+            return provider()
+
+        how = settings("OAUTHBEARER", sasl_oauth_token_provider=a_token)
+        async with Admin(SERVERS, runtime=world.runtime("a"), **how) as admin:
+            with nullcontext() if mends else pytest.raises(AuthenticationError):
+                await admin.topics()
+            await asyncio.sleep(1)
+            assert len(there.open) == mends
 
     simulate(scenario)

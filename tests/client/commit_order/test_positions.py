@@ -17,6 +17,7 @@ from fencepost.client import (
     ConsumerRecord,
     OffsetAndMetadata,
     PositionMetadataError,
+    positions,
 )
 from fencepost.client.errors import MisuseError, NoOffsetError
 from fencepost.simulation.world import ADDRESS, World
@@ -235,5 +236,34 @@ def test_from_the_latest_on_each_transaction_comes_whole() -> None:
             await started.commit_transaction()
             await started.close()
             assert values(await take(ordered, 3, 2)) == [b"o0", b"o1"]
+
+    simulate(scenario, **SHORT_SESSIONS)
+
+
+@pytest.mark.parametrize("ends", ["commits", "aborts"])
+def test_from_the_latest_on_none_comes_in_part_that_ends_while_it_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """It goes on between two questions: where the oldest that is open begins, and where the log ends."""
+    look_up, asked = positions.list_offsets, list[Any]()
+
+    async def scenario(world: World) -> None:
+        started = await begin(world, "open", b"o0")
+
+        async def meanwhile(*given: Any, **more: Any) -> Any:
+            found = await look_up(*given, **more)
+            asked.append(given)
+            if len(asked) == 1:
+                await send(started, b"o1")
+                await (started.commit_transaction() if ends == "commits" else started.abort_transaction())
+            return found
+
+        monkeypatch.setattr(positions, "list_offsets", meanwhile)
+        async with reader(world, group_id=None, auto_offset_reset="latest") as ordered:
+            assert await take(ordered, 1, 2) == []
+            await commit(world, "later", b"later")
+            assert values(await take(ordered, 1, 2)) == [b"later"]
+        assert len(asked) > 1
+        await started.close()
 
     simulate(scenario, **SHORT_SESSIONS)
