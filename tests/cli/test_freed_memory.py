@@ -145,6 +145,36 @@ def test_what_the_system_does_not_take_is_not_offered_again(monkeypatch: pytest.
     assert offered == [KEPT, KEPT], "only where there is more than after the last time, and not after a stop"
 
 
+@pytest.mark.parametrize("less", [1, 5])
+def test_what_comes_again_after_the_process_has_had_less_is_given_back(
+    monkeypatch: pytest.MonkeyPatch, less: int
+) -> None:
+    offered, resident, free = list[int](), [9 * KEPT], [0]
+
+    def mallinfo2() -> SimpleNamespace:
+        return SimpleNamespace(sizes=free * 10)
+
+    def malloc_trim(kept: int) -> None:
+        offered.append(kept)
+
+    library = SimpleNamespace(mallinfo2=mallinfo2, malloc_trim=malloc_trim, mallopt=lambda *_: 1)
+    monkeypatch.setattr("ctypes.CDLL", lambda _: library)
+    monkeypatch.setattr("fencepost.cli.freed_memory._resident", lambda: resident[0])
+    memory = freed_memory({})
+    assert memory is not None
+
+    async def main() -> None:
+        memory.start()
+        resident[0] = less * KEPT
+        await asyncio.sleep(1.5 * LOOK_SECONDS)
+        resident[0], free[0] = 8 * KEPT, 7 * KEPT  # less than at the start
+        await asyncio.sleep(LOOK_SECONDS)
+        memory.stop()
+
+    run(main())
+    assert offered == [KEPT]
+
+
 def test_where_there_is_another_c_library_nothing_is_said_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda _: SimpleNamespace())
     assert not keep_freed_memory({})

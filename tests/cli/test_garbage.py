@@ -98,6 +98,27 @@ def test_a_cycle_that_was_set_aside_goes_when_nobody_asks_or_after_a_day(
     run(main())
 
 
+def test_of_a_busy_node_everything_is_looked_at_once_a_day_and_no_more_often(looked_at: list[int]) -> None:
+    async def main() -> None:
+        garbage = GarbageCollection(Requests(1), nothing_under_way)
+        garbage.start()
+        try:
+            gc.collect()  # sets something aside
+            await asyncio.sleep(LONGEST_SECONDS - 5 * LOOK_SECONDS)
+            before = len(looked_at)
+            rounds = []
+            for _ in range(20):
+                gc.collect()
+                await asyncio.sleep(LOOK_SECONDS)
+                rounds.append(len(looked_at) - before)
+                before = len(looked_at)
+            assert sorted(rounds) == [1] * 19 + [3]
+        finally:
+            garbage.stop()
+
+    run(main())
+
+
 def test_a_node_that_was_busy_is_idle_once_nobody_has_asked_for_a_while() -> None:
     async def main() -> None:
         until = asyncio.get_running_loop().time() + 3.5 * LOOK_SECONDS
