@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.client.test_producer import simulate
+from tests.client.test_sender import every_answer
 
 from fencepost.broker import running_broker
 from fencepost.client import Producer, blocking
 from fencepost.client.errors import ClientError
 from fencepost.client.statistics import SendCounts
+from fencepost.protocol.errors import ErrorCode
 from fencepost.simulation.world import ADDRESS, PORT, World
 
 STEPS = st.lists(st.sampled_from(["good", "large", "many", "break", "wait"]), max_size=25)
@@ -60,6 +64,23 @@ def test_latency_is_that_of_all_answers_on_average_and_of_the_slowest() -> None:
         counts.answered(seconds)
     found = counts.snapshot(0, 0)
     assert (found.request_latency_avg_ms, found.request_latency_max_ms) == (500, 1000)
+
+
+def test_each_record_that_is_sent_again_counts_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+
+    def refuse(_: Any, response: Any) -> None:
+        if errors:
+            response.responses[0].partition_responses[0].error_code = errors.pop()
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), linger_ms=10) as writer:
+            every_answer(monkeypatch, refuse)
+            await asyncio.gather(*[await writer.send("t", b"1", partition=0) for _ in range(3)])
+            found = writer.statistics()
+            assert (found.record_retry_total, found.request_total, found.batch_total) == (6, 3, 1)
+
+    simulate(scenario)
 
 
 def test_each_record_of_a_batch_that_is_given_up_has_failed() -> None:
