@@ -7,6 +7,7 @@ import gc
 import random
 import socket
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +19,11 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Features
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.codec import encode_response
-from fencepost.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataResponse
 from fencepost.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey
 from fencepost.protocol.messages.find_coordinator import GROUP
+from fencepost.protocol.messages.metadata import MetadataResponseBroker, MetadataResponseTopic
 from fencepost.runtime import Runtime
 from fencepost.simulation.loop import VirtualClock, VirtualLoop, run
 from fencepost.simulation.network import SimulatedNetwork
@@ -159,3 +162,64 @@ def test_what_was_known_of_a_topic_is_forgotten_when_it_is_not_there_any_more() 
             await cluster.close()
 
     simulate(scenario)
+
+
+def test_there_is_what_the_newest_metadata_tells_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(brokers: list[int], topics: dict[str, ErrorCode]) -> MetadataResponse:
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=number, host="host", port=number) for number in brokers],
+            topics=[
+                MetadataResponseTopic(name=name, error_code=error, is_internal=name.startswith("_"), partitions=[])
+                for name, error in topics.items()
+            ],
+        )
+
+    async def main() -> None:
+        cluster, answers = Cluster("host:1", client_id="client"), list[MetadataResponse]()
+
+        async def request(*_: object) -> MetadataResponse:
+            return answers.pop()
+
+        async def any_connection() -> Any:
+            return SimpleNamespace(version_of=lambda *_: 12, request=request)
+
+        monkeypatch.setattr(cluster, "any_connection", any_connection)
+        fails = {"b": ErrorCode.LEADER_NOT_AVAILABLE, "c": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        for brokers, topics, there in (
+            ([1, 2], {"a": ErrorCode.NONE, "b": ErrorCode.NONE, "_own": ErrorCode.NONE}, {"a", "b"}),
+            ([2, 3], {"a": ErrorCode.NONE, **fails}, {"a"}),
+        ):
+            answers.append(answer(brokers, topics))
+            await cluster.refresh(None)
+            assert cluster.nodes == {number: ("host", number) for number in brokers}
+            assert cluster.names == frozenset(there)
+            assert set(cluster.topics) - {"_own"} == there
+
+    asyncio.run(main())
+
+
+def test_the_controller_is_looked_up_again_where_the_one_that_was_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    async def main() -> int:
+        cluster = Cluster("host:1", client_id="client")
+        cluster.nodes, cluster.controller_id = {number: ("host", number) for number in (1, 2)}, 1
+
+        async def refresh(_: object) -> None:
+            cluster.controller_id = 2
+
+        async def call(node: int, _: object) -> int:
+            asked.append(node)
+            if node == 1:
+                raise ConnectionLostError("it is gone")
+            return node
+
+        monkeypatch.setattr(cluster, "refresh", refresh)
+        monkeypatch.setattr(cluster, "call", call)
+        found: int = await cluster.call_controller(object(), deadline=cluster.deadline("asking", 5000))
+        return found
+
+    assert asyncio.run(main()) == 2
+    assert asked == [1, 2]

@@ -169,6 +169,18 @@ def test_a_connection_ends_when_any_answer_is_late_whichever_request_it_is_to(pa
     conversation(scenario)
 
 
+def test_what_nobody_answers_is_told_when_the_system_has_it() -> None:
+    async def scenario(connection: Connection) -> None:
+        connection.pause_writing()
+        told = [connection.request(MetadataRequest(topics=[]), 1, answered=False) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        assert not any(each.done() for each in told) and connection.in_flight == 2
+        connection.resume_writing()
+        assert await asyncio.gather(*told) == [None, None] and connection.in_flight == 0
+
+    conversation(scenario)
+
+
 def test_what_ended_a_connection_before_anything_was_asked_is_told_to_who_asks_first() -> None:
     """As where one of several addresses of a host was connected to, and that one wants a certificate."""
 

@@ -293,3 +293,22 @@ def test_what_waits_for_room_is_not_part_of_the_next_transaction(monkeypatch: py
         assert await shown(world) == [b"first", b"last"]
 
     simulate(scenario)
+
+
+def test_why_others_cannot_be_sent_is_not_said_of_what_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        options: dict[str, Any] = {"delivery_timeout_ms": 5000, "max_in_flight_requests_per_connection": 1}
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), **options) as writer:
+            await (await writer.send("t", b"first", partition=0))
+            slowly(monkeypatch, ProduceRequest, 20)
+            sent = await writer.send("t", b"on its way", partition=0)
+            await asyncio.sleep(0.1)
+            waits = await writer.send("t", b"waits", partition=1)
+            assert writer._sender is not None
+            writer._sender.hindered(None, "nobody is there")
+            with pytest.raises(DeliveryError, match="; last: nobody is there: they were not written"):
+                await waits
+            with pytest.raises(DeliveryError, match="delivery_timeout_ms: whether they were written is not known"):
+                await sent
+
+    simulate(scenario)

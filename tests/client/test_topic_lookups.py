@@ -15,7 +15,7 @@ from tests.client.test_producer import simulate
 from fencepost.client import Admin, Consumer, NewTopic, TopicPartition
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import UnreachableError
-from fencepost.client.topic_lookups import TopicLookups
+from fencepost.client.topic_lookups import TopicLookups, those_there
 from fencepost.protocol.messages import MetadataResponse
 from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, World
@@ -129,5 +129,31 @@ def test_however_many_topics_there_are_or_not_one_request_asks_for_all(
             assert len(consumer.assignment()) == len(names) - missing
         assert [each for each in asked if len(each) == 1] == []
         assert 1 <= len(asked) < (30 if missing else 8)  # what is missing is asked for again and again
+
+    simulate(scenario, **{"auto.create.topics.enable": False})
+
+
+def test_a_missing_topic_is_waited_for_and_said_once_until_it_was_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        cluster = Cluster(ADDRESS, runtime=world.runtime("reader"))
+
+        async def look_up() -> tuple[set[str], float]:
+            begun = world.loop.time()
+            found = await those_there(cluster, ["t", "u"], cluster.deadline("looking"), create=True, anew=True)
+            return set(found), world.loop.time() - begun
+
+        async with Admin(ADDRESS, runtime=world.runtime("another")) as admin:
+            for times in (1, 2):
+                there, waited = await look_up()
+                assert there == {"t"} and waited >= 0.3
+                there, waited = await look_up()
+                assert there == {"t"} and waited < 0.1
+                assert [record.args[1] for record in caplog.records] == ["u"] * times  # type: ignore[index]
+                await admin.create_topic("u")
+                assert (await look_up())[0] == {"t", "u"}
+                await admin.delete_topic("u")
+        await cluster.close()
 
     simulate(scenario, **{"auto.create.topics.enable": False})
