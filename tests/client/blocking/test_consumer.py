@@ -16,6 +16,7 @@ from fencepost.client.blocking.consumer import Consumer, InThread
 from fencepost.client.lent import Lent
 from fencepost.client.rebalance_listener import RebalanceListener
 from fencepost.client.records import ConsumerRecord
+from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.types import Offset, TopicPartition
 
 AT = TopicPartition("t", 0)
@@ -38,6 +39,11 @@ class Asked:
 
     async def commit(self, offsets: Any = None) -> None:
         self.calls.append(offsets)
+
+    error: Exception | None = None
+
+    def commit_async(self, offsets: Any, callback: Any) -> None:
+        callback(offsets, self.error)
 
     async def poll(self, *_: float) -> list[Any]:
         return []
@@ -121,6 +127,24 @@ def test_what_became_of_a_commit_is_told_by_the_next_call_in_its_thread_and_once
     if call is not Consumer.close:
         call(blocking)
     assert len(told) == 2
+
+
+@pytest.mark.parametrize("error", [None, OSError("it was not stored")])
+def test_a_callback_is_called_in_the_thread_of_the_next_call_and_the_future_is_done_before(
+    blocking: Consumer, error: Exception | None
+) -> None:
+    told: list[tuple[Any, Exception | None, bool]] = []
+
+    def tell(positions: Any, why: Exception | None) -> None:
+        told.append((positions, why, threading.current_thread() is threading.main_thread()))
+
+    asked(blocking).error = error
+    position = OffsetAndMetadata(1)
+    done = blocking.commit_async({AT: position}, tell)
+    assert done.exception(5) is error
+    assert told == []
+    blocking.poll()
+    assert told == [({AT: position}, error, True)]
 
 
 @pytest.mark.parametrize("fails", [False, True])

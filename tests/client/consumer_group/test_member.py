@@ -96,6 +96,19 @@ def test_a_member_lives_as_often_as_it_was_told_to_last() -> None:
     play(scenario)
 
 
+def test_a_coordinator_that_wants_no_time_between_heartbeats_is_not_asked_without_end() -> None:
+    async def scenario(group: Coordinator) -> None:
+        async with group.member() as reader:
+            await until(reader, lambda: reader.assignment() == PARTITIONS)
+            group.interval_ms = 0
+            await poll_for(reader, 3 * INTERVAL)
+            before = len(group.heard)
+            await poll_for(reader, 1)
+            assert 10 <= len(group.heard) - before <= 21
+
+    play(scenario)
+
+
 def test_what_is_taken_away_is_committed_and_told_before_the_coordinator_hears_that_it_is_given_up() -> None:
     async def scenario(group: Coordinator) -> None:
         async with group.member() as reader:
