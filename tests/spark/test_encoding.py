@@ -241,19 +241,24 @@ def test_what_is_encoded_leaves_before_all_of_a_large_arrow_batch_is(row: int) -
 
 @pytest.mark.parametrize("limit", [1_048_588, 100_000, 2000])
 @pytest.mark.parametrize("extra", [[], ["timestamp"]])
-def test_no_batch_is_larger_than_its_topic_takes_unless_one_row_is(limit: int, extra: list[str]) -> None:
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_no_batch_is_larger_than_its_topic_takes_unless_one_row_is(limit: int, column: str, extra: list[str]) -> None:
     """Small rows beside a large one, ones that fill a batch nearly, and tasks whose rows are months apart."""
     large, most = limit - 150, batch_bytes([10**9, limit])
     sizes = [0, *[limit // 40] * 50, large, 20, large, *[most // 5 - 33] * 9, *[most // 5 - 32] * 9, large] + [5] * 9999
     times = [datetime(2020 + n // 200 % 2, 1, 1, tzinfo=UTC) for n in range(len(sizes))]
-    rows = [Row("one", 0, None, b"v" * size, time, None) for size, time in zip(sizes, times, strict=True)]
+    empty = Row("one", 0, None, None, None, None)
+    rows = [
+        empty._replace(**{column: b"v" * size}, timestamp=time) for size, time in zip(sizes, times, strict=True)
+    ]
     pieces = [arrow(rows[start : start + 40], ["key", "value", *extra]) for start in range(0, len(rows), 40)]
     tasks, encoder = [pieces[start : start + 5] for start in range(0, len(pieces), 5)], Encoder("one", COUNTS, most)
     shuffled = [batch for task in tasks for batch in encoder(iter(task))]
     plan = Plan("app", Ticket("app", ProducerIdAndEpoch.of(1, 0), True), {}, COUNTS, batch_bytes=most)
     recording = Recording(Compression.NONE)
     asyncio.run(_send(cast(Attempt, recording), plan, iter(shuffled)))
-    assert [each.value for each in recording.written[TopicPartition("one", 0)]] == [row.value for row in rows]
+    written = [(each.key, each.value) for each in recording.written[TopicPartition("one", 0)]]
+    assert written == [(row.key, row.value) for row in rows]
     assert max(recording.sizes) <= limit
     assert len(recording.sizes) < 8 + sum(sizes) / most * 4
 

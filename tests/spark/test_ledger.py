@@ -150,6 +150,22 @@ def test_nothing_is_committed_unless_what_is_written_is_what_is_reported(path: s
         close(path, reported(*amiss))
 
 
+def test_where_what_was_sent_is_not_acknowledged_nothing_is_settled(path: str) -> None:
+    class Unanswered(Acknowledged):
+        async def finish(self, rows: int) -> list[Written]:
+            raise TimeoutError(f"{rows} rows are not acknowledged")
+
+    async def write() -> None:
+        await its.write(1, records(3))
+        with pytest.raises(TimeoutError):
+            await its.finish(3)
+
+    with turns(path, Unanswered()) as its:
+        asyncio.run(write())
+    with open_ledger(path) as ledger, pytest.raises(PoisonedError, match="stopped in the middle"), ledger.turn(1):
+        pass
+
+
 def test_once_the_driver_has_looked_nobody_writes_anywhere(path: str) -> None:
     wrote(path, 1, 3)
     close(path, reported(0, 3, 0))

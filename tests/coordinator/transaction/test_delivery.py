@@ -74,8 +74,9 @@ def test_a_leader_is_asked_one_thing_at_a_time_whoever_has_it_tried_again() -> N
         deliveries.start(completion, Milliseconds(int(loop.time() * 1000)))
         await asyncio.sleep(0.002)
         leader.takes = 60
-        deliveries.retry(Milliseconds(int(loop.time() * 1000)), at_once=True)
-        await asyncio.sleep(30)
+        for at_once in (True, True, False):
+            deliveries.retry(Milliseconds(int(loop.time() * 1000)), at_once=at_once)
+            await asyncio.sleep(10)
         assert len(leader.begun) == 2 and leader.most == 1
         await asyncio.sleep(60)
         assert len(finished) == 1

@@ -102,6 +102,7 @@ def test_a_transaction_is_aborted_between_its_first_record_and_its_marker() -> N
     met.announce([entry])
     assert not met.is_aborted(transaction(9))
     assert met.is_aborted(transaction(10))
+    met.announce([entry])  # it goes on in the next segment
     assert not met.is_aborted(transaction(11, producer=8)), "somebody else's"
     assert not met.is_aborted(header(12, 12)), "not transactional"
     assert met.end(end(20), ABORT) == (False, entry)
