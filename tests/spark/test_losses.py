@@ -16,6 +16,21 @@ AT = TopicPartition("in", 0)
 OPTION = 'Set .option("failOnDataLoss", "false") to go on without them'
 
 
+def test_a_topic_that_the_pattern_does_not_name_any_more_is_not_missed() -> None:
+    """Of a query that is started again with a narrower one."""
+    known = Positions({TopicPartition(name, 0): 5 for name in ("some-1", "some-1-old", "all-some-1")})
+    assert losses.gone(known, Positions({}), "some-.") == ["some-1"]
+
+
+def test_once_its_loss_is_accepted_the_position_is_one_in_the_topic_that_was_made_anew() -> None:
+    """Else it would be lost again, and read again from its beginning, at every trigger."""
+    before = Positions({AT: 5, TopicPartition("kept", 0): 7}, topic_ids={"in": "old", "kept": "same"})
+    ends = Positions({AT: 3, TopicPartition("kept", 0): 9}, topic_ids={"in": "new", "kept": "same"})
+    left = losses.remaining(before, ends)
+    assert left.offsets == {TopicPartition("kept", 0): 7}
+    assert losses.made_anew(left._replace(offsets={**left.offsets, AT: 3}), ends) == []
+
+
 @pytest.mark.parametrize(
     ("error", "code", "end"),
     [

@@ -294,6 +294,29 @@ def test_a_topic_of_a_pattern_that_was_deleted_is_a_loss(broker: Broker, monkeyp
                 assert {part.at.topic for part in parts} == {kept.name}
 
 
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_topic_that_a_node_finds_late_is_read_on_from_where_the_query_stood(
+    monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """One that has just started may know of fewer topics than the one before."""
+    kept, late = (TopicPartition(f"p-{name}", 0) for name in "ab")
+    ids, shown = {"p-a": "1", "p-b": "2"}, [kept, late]
+
+    def answer(*there: TopicPartition) -> Positions:
+        return Positions(dict.fromkeys(there, 7), "c", {at.topic: ids[at.topic] for at in there})
+
+    options = {"kafka.bootstrap.servers": "nowhere:1", "subscribePattern": "p-.", "failOnDataLoss": fails}
+    reader = StreamReader(parse(options, streaming=True), SCHEMA)
+    cluster = SimpleNamespace(positions=lambda _: answer(*shown), ends_behind=lambda _: answer(kept, late))
+    monkeypatch.setattr(reader, "_asker_", cluster)
+    before = Positions({kept: 4, late: 5}, "c", ids).encode()
+    shown.remove(late)
+    there = reader.latestOffset(before, ReadAllAvailable())
+    assert (there["p-a"], there["p-b"]) == ({"0": 7}, {"0": 5}), "how far it may be read is not known yet"
+    shown.append(late)
+    assert reader.latestOffset(there, ReadAllAvailable())["p-b"] == {"0": 7}
+
+
 def test_a_topic_that_was_deleted_is_waited_for_once_and_again_if_it_was_there_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
