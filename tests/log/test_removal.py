@@ -18,6 +18,7 @@ from fencepost.log.segment import SUFFIXES
 from fencepost.log.space import Space
 from fencepost.protocol.types import Milliseconds, Offset
 from fencepost.simulation.disk import SimulatedDisk
+from fencepost.simulation.loop import VirtualLoop, run
 
 MANY = 1000
 
@@ -63,6 +64,21 @@ def test_those_that_wait_for_their_turn_are_left_or_hurried(hurry: bool) -> None
     counts = asyncio.run(in_turns(of, removed, of.hurry if hurry else of.give_up))
     assert counts[50] < MANY, "some were left by then"
     assert removed == list(range(MANY if hurry else counts[50]))
+
+
+def test_what_is_left_to_the_next_start_leaves_no_timer() -> None:
+    removed: list[int] = []
+    failures: list[object] = []
+
+    async def main(loop: VirtualLoop) -> None:
+        loop.set_exception_handler(lambda _, context: failures.append(context))
+        of = removals()
+        of.after(Milliseconds(1000), partial(removed.append, 1))
+        of.give_up()
+        await asyncio.sleep(2)
+
+    run(main)
+    assert (removed, failures) == ([], [])
 
 
 def test_where_the_space_is_needed_a_checkpoint_is_still_waited_for_and_nothing_forgotten() -> None:
