@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 
 import pytest
 from tests.log.log_doubles import START, batch, marker
 
-from fencepost.log.producer_state import Origin, VerificationGuard
+from fencepost.log.producer_state import Origin, ProducerEntry, VerificationGuard
 from fencepost.log.producers import CompletedTransaction, Producers
 from fencepost.protocol.batch import read_header
 from fencepost.protocol.errors import ErrorCode
@@ -46,6 +46,20 @@ def test_the_first_unstable_offset_waits_for_readers_to_see_the_end() -> None:
     second = finish(producers, 2, 0, 50)
     assert second is not None and producers.aborted(second).last_stable_offset == 51
     assert finish(producers, 2, 0, 60) is None, "nothing is open"
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))])
+def test_whatever_the_order_of_a_snapshot_the_earliest_open_transaction_is_the_first_unstable(
+    order: tuple[int, ...],
+) -> None:
+    """Who came first may have begun its transaction last."""
+    producers, entries = Producers(), list[ProducerEntry]()
+    for producer_id, first in enumerate(order):
+        entries.append(ProducerEntry(ProducerId(producer_id), Epoch(0)))
+        entries[-1].open_first_offset = Offset(first)
+    producers.load(entries)
+    begun = [first for _, first in producers.open_transactions()]
+    assert (begun, producers.first_unstable_offset) == ([0, 1, 2], 0)
 
 
 def test_a_transaction_is_late_when_its_producer_has_been_silent_for_long() -> None:

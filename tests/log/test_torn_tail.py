@@ -171,6 +171,30 @@ def test_a_hole_in_what_no_checkpoint_has_seen_is_seen(loss: Callable[[Node], No
     run(main())
 
 
+@pytest.mark.parametrize("loss", LOSSES[:2])
+@pytest.mark.parametrize("damage", [a_byte_shorter, in_the_last_batch])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_segment_of_which_nobody_says_how_far_it_goes_is_not_cut_where_others_follow(
+    loss: Callable[[Node], None], damage: Callable[[Node, str], None], number: int
+) -> None:
+    """Nothing whole is behind what is damaged, in its own file."""
+
+    async def main() -> None:
+        node, _ = await used()
+        loss(node)
+        name, following = logs(node)[number : number + 2]
+        last = [at for at, _ in headers(contents(node)[name])][-1]
+        damage(node, name)
+        node.disk.remove((DIRECTORY / name).with_suffix(".checksums"))
+        damaged = contents(node)
+        reason = start(node).offline["t", 0].reason
+        assert f"{name} is damaged at byte {last}, and there are whole batches behind that, from" in reason
+        assert following in reason
+        assert contents(node) == damaged, "nothing is changed"
+
+    run(main())
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("damage", [a_byte_shorter, a_batch_shorter, in_the_last_batch, removed])
 def test_who_has_no_copy_may_do_without_what_is_damaged(

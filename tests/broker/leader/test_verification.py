@@ -32,6 +32,16 @@ OF_PRODUCE: Final[Mapping[E, tuple[E, E, E]]] = {
     E.NETWORK_EXCEPTION: (E.NOT_ENOUGH_REPLICAS,) * 3,
     E.INVALID_PRODUCER_ID_MAPPING: (E.INVALID_PRODUCER_ID_MAPPING,) * 3,
 }
+#: the same of TxnOffsetCommit: to the oldest clients, to those of v4, and since v5
+OF_OFFSETS: Final[Mapping[E, tuple[E, E, E]]] = {
+    E.NONE: (E.NONE,) * 3,
+    E.TRANSACTION_ABORTABLE: (E.INVALID_TXN_STATE, E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE),
+    E.PRODUCER_FENCED: (E.INVALID_PRODUCER_EPOCH,) * 3,
+    E.CONCURRENT_TRANSACTIONS: (E.CONCURRENT_TRANSACTIONS,) * 3,
+    E.COORDINATOR_LOAD_IN_PROGRESS: (E.COORDINATOR_LOAD_IN_PROGRESS,) * 3,
+    E.NETWORK_EXCEPTION: (E.COORDINATOR_LOAD_IN_PROGRESS,) * 3,
+    E.INVALID_PRODUCER_ID_MAPPING: (E.INVALID_PRODUCER_ID_MAPPING,) * 3,
+}
 
 
 def versions(request: Any) -> range:
@@ -47,6 +57,17 @@ def test_the_version_of_a_request_says_what_its_client_can_be_told() -> None:
 def test_a_producer_is_told_what_its_version_knows(said: E) -> None:
     told = [Verified(mode, {AT: of_leader(said, mode)}).produce_error(AT)[0] for mode in (OLDEST, OLD, NEW)]
     assert tuple(told) == OF_PRODUCE[said]
+
+
+@pytest.mark.parametrize("timed_out", [False, True])
+@pytest.mark.parametrize("said", OF_OFFSETS, ids=lambda said: said.name)
+def test_who_commits_offsets_is_told_what_its_version_knows(said: E, timed_out: bool) -> None:
+    """Only those since v5 abort and go on after TRANSACTION_ABORTABLE where the transaction's time was up."""
+    told = [
+        Verified(mode, {AT: of_leader(said, mode)}, timed_out=timed_out).offsets_error(AT) for mode in (OLDEST, OLD, NEW)
+    ]
+    oldest, old, new = OF_OFFSETS[said]
+    assert told == [oldest, old, E.TRANSACTION_ABORTABLE if timed_out else new]
 
 
 class Registrar:
