@@ -6,6 +6,7 @@ import logging
 import socket
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from tests.broker.interrupted import held as interrupted_requests
@@ -31,6 +32,7 @@ from tests.broker.wire import (
 from fencepost.broker import BadSetting, Broker
 from fencepost.broker.housekeeping import tidy_connections
 from fencepost.broker.metadata.settings import Settings
+from fencepost.broker.network.frame_buffer import SMALL
 from fencepost.broker.network.limits import (
     MOST_HELD,
     MemoryPool,
@@ -38,7 +40,8 @@ from fencepost.broker.network.limits import (
 )
 from fencepost.protocol.decoding import MOST_ITEMS
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import MetadataRequest, OffsetFetchRequest
+from fencepost.protocol.messages import CreateTopicsRequest, MetadataRequest, OffsetFetchRequest
+from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.steps import ITEM, STEP
 from fencepost.runtime import Slices, at_once
@@ -149,6 +152,15 @@ def test_large_requests_wait_for_one_another() -> None:
         wait_until("all of it is given back", lambda: broker.node.request_memory.used == 0)
         for each in asking:
             each.close()
+
+
+def test_a_client_that_says_no_more_has_no_memory_of_its_last_large_request(client: Client) -> None:
+    """Nor where its answer took more than one turn: others would wait for what nobody uses."""
+    rest: dict[str, Any] = {"num_partitions": 1, "replication_factor": 9, "assignments": [], "configs": []}
+    topics = [CreatableTopic(name=f"{number:0200d}", **rest) for number in range(2 * SMALL // 200)]
+    answered = client.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000))
+    assert {topic.error_code for topic in answered.topics} == {ErrorCode.INVALID_REPLICATION_FACTOR}
+    wait_until("all of it is given back", lambda: client.broker.node.request_memory.used == 0)
 
 
 def test_who_gives_up_waiting_for_memory_is_forgotten() -> None:

@@ -144,7 +144,9 @@ def test_where_no_thread_can_do_it_others_are_cleaned_and_it_is_tried_again(
     run(main())
 
 
-@pytest.mark.parametrize("meanwhile", ["the topic is deleted", "the node stops", "the cleaner stops"])
+@pytest.mark.parametrize(
+    "meanwhile", ["the topic is deleted", "the records are deleted", "the node stops", "the cleaner stops"]
+)
 def test_whatever_comes_meanwhile(meanwhile: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         threads = SlowThreads(monkeypatch)
@@ -156,15 +158,19 @@ def test_whatever_comes_meanwhile(meanwhile: str, monkeypatch: pytest.MonkeyPatc
         if meanwhile == "the topic is deleted":
             node.names = [("other", 0)]
             delete_topic(node.storage, "t")
+        elif meanwhile == "the records are deleted":
+            node.partition.delete_records(node.partition.high_watermark)
+            node.storage.checkpoint_soon()
+            await node.settled()
         elif meanwhile == "the cleaner stops":
             cleaner.close()
         else:
             cleaner.abandon()
             node.kill()
         await asyncio.sleep(2 * SECONDS)
-        assert threads.done
+        assert threads.done and not cleaner.uncleanable
         cleaner.close()
-        if meanwhile != "the topic is deleted":
+        if meanwhile not in ("the topic is deleted", "the records are deleted"):
             assert [record.value for record in committed(node.partition) if record.key == b"a"] == [b"1", b"2"]
             await until_idle(node)
             assert table(committed(node.partition))[b"a"] == b"2"
