@@ -277,25 +277,6 @@ def test_a_log_that_was_put_back_and_is_longer_by_now_is_a_loss(fails: bool) -> 
         assert query.log[-1]["@epochs"] == {"t": {"0": 0, "1": 0}}
 
 
-def test_a_leader_that_does_not_know_of_a_leader_epoch_is_waited_for_once_until_there_is_something_to_read() -> None:
-    """Each time takes seconds, at every trigger."""
-    cluster = Cluster()
-    query, log = Query(cluster, False, None), cluster.logs[0]
-    log.append([1, 2])
-    older = log.copy()
-    older.append([3])
-    log.elect(2)
-    log.append([4])
-    query.drain()
-    cluster.logs[0], before = older, len(cluster.asked)
-    for _ in range(3):
-        assert not query.plan()
-        assert cluster.asked[before:] == [{TopicPartition("t", 0): 1}]
-    older.append([5])
-    query.drain()
-    assert [row for batch in query.rows.values() for row in batch] == [1, 2, 4, 5]
-
-
 def test_a_leader_is_asked_for_some_time_whether_it_knows_of_a_leader_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fencepost.spark.offsets._CATCHES_UP_WITHIN_MS", 100)
     with running_broker(flush="os") as broker:
