@@ -117,8 +117,12 @@ def test_what_cannot_be_loaded_is_named(folder: Path) -> None:
     assert path.name in found.why and "cannot be loaded" in found.why
 
 
-def test_a_damaged_one_does_not_hide_a_whole_one(whole: Path) -> None:
-    put(whole).write_bytes(b"damaged")
+@pytest.mark.parametrize("digit", "0f")
+def test_a_damaged_one_does_not_hide_a_whole_one(whole: Path, digit: str) -> None:
+    """Wherever it stands in the order of their names, which end with a digest."""
+    path = put(whole)
+    digest = path.name.removesuffix(SUFFIX).rpartition("_")[2]
+    path.rename(path.with_name(path.name.replace(digest, digit * len(digest)))).write_bytes(b"damaged")
     assert len(built(whole)) == 2
     assert loaded(whole).startswith("True False")
 

@@ -63,9 +63,10 @@ def test_a_producer_is_told_what_its_version_knows(said: E) -> None:
 @pytest.mark.parametrize("said", OF_OFFSETS, ids=lambda said: said.name)
 def test_who_commits_offsets_is_told_what_its_version_knows(said: E, timed_out: bool) -> None:
     """Only those since v5 abort and go on after TRANSACTION_ABORTABLE where the transaction's time was up."""
-    told = [
-        Verified(mode, {AT: of_leader(said, mode)}, timed_out=timed_out).offsets_error(AT) for mode in (OLDEST, OLD, NEW)
-    ]
+    told = []
+    for mode in (OLDEST, OLD, NEW):
+        verified = Verified(mode, {AT: of_leader(said, mode)}, timed_out=timed_out)
+        told.append(verified.offsets_error(AT))
     oldest, old, new = OF_OFFSETS[said]
     assert told == [oldest, old, E.TRANSACTION_ABORTABLE if timed_out else new]
 
