@@ -247,8 +247,9 @@ def test_no_batch_is_larger_than_its_topic_takes_unless_one_row_is(limit: int, c
     large, most = limit - 150, batch_bytes([10**9, limit])
     sizes = [0, *[limit // 40] * 50, large, 20, large, *[most // 5 - 33] * 9, *[most // 5 - 32] * 9, large] + [5] * 9999
     times = [datetime(2020 + n // 200 % 2, 1, 1, tzinfo=UTC) for n in range(len(sizes))]
-    empty = Row("one", 0, None, None, None, None)
-    rows = [empty._replace(**{column: b"v" * size}, timestamp=time) for size, time in zip(sizes, times, strict=True)]
+    rows = [Row("one", 0, None, b"v" * size, time, None) for size, time in zip(sizes, times, strict=True)]
+    if column == "key":
+        rows = [row._replace(key=row.value, value=None) for row in rows]
     pieces = [arrow(rows[start : start + 40], ["key", "value", *extra]) for start in range(0, len(rows), 40)]
     tasks, encoder = [pieces[start : start + 5] for start in range(0, len(pieces), 5)], Encoder("one", COUNTS, most)
     shuffled = [batch for task in tasks for batch in encoder(iter(task))]
