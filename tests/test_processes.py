@@ -14,10 +14,10 @@ from tests.source_trees import tree_of
 TESTS = Path(__file__).parent
 #: They end theirs by themselves, in a `finally`; most of them live longer than one test.
 BY_THEMSELVES = {
-    "compare/test_flink.py",
-    "compare/test_java_changing_levels.py",
-    "compare/test_kafka_streams.py",
-    "compare/two_nodes.py",
+    "compare/stock_clients/test_flink.py",
+    "compare/stock_clients/test_java_changing_levels.py",
+    "compare/stock_clients/test_kafka_streams.py",
+    "compare/nodes/two_nodes.py",
     "crash/ledger_workers.py",
     "simulation/test_real_runs.py",
     "spark/chaos.py",

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from benchmarks.apache_kafka import jars, java
-from tests.compare.parking import IN_ORDER, ONLY_KAFKA_IN_ORDER
-from tests.compare.twins import SETTINGS, TOPICS
-from tests.compare.two_nodes import TwoNodes, skipped_without_kafka, two_nodes
+from tests.compare.nodes.parking import IN_ORDER, ONLY_KAFKA_IN_ORDER
+from tests.compare.nodes.twins import SETTINGS, TOPICS
+from tests.compare.nodes.two_nodes import TwoNodes, skipped_without_kafka, two_nodes
 
 Tool = Callable[..., str]
 

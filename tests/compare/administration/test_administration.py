@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.compare.administration.tables import COLLIDING, Tables
 from tests.compare.administration.walk import Administered
-from tests.compare.connection import MUTE
-from tests.compare.twins import Asked, Explanation, Twins
-from tests.compare.two_nodes import two_nodes
+from tests.compare.nodes.connection import MUTE
+from tests.compare.nodes.twins import Asked, Explanation, Twins
+from tests.compare.nodes.two_nodes import two_nodes
 
 pytestmark = pytest.mark.compare
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from tests.compare.connection import Connection, wait_until
-from tests.compare.two_nodes import TwoNodes, two_nodes
+from tests.compare.nodes.connection import Connection, wait_until
+from tests.compare.nodes.two_nodes import TwoNodes, two_nodes
 
 from fencepost.protocol.messages import MetadataRequest
 from fencepost.protocol.messages.metadata import MetadataRequestTopic

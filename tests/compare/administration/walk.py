@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from tests.compare.plain import Met
-from tests.compare.twins import Explanation, Twins
-from tests.compare.two_nodes import TwoNodes
+from tests.compare.nodes.plain import Met
+from tests.compare.nodes.twins import Explanation, Twins
+from tests.compare.nodes.two_nodes import TwoNodes
 
 from fencepost.protocol.messages import (
     AlterConfigsRequest,

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from tests.compare.client.playing import Node
-from tests.compare.two_nodes import TwoNodes, two_nodes
+from tests.compare.nodes.two_nodes import SIDES, TwoNodes, two_nodes
 
-SIDES = ("kafka", "fencepost")
 LEVELS = (1, 2)
 
 
@@ -27,6 +26,6 @@ def level(both: TwoNodes, request: pytest.FixtureRequest) -> int:
     return found
 
 
-@pytest.fixture(params=SIDES)
+@pytest.fixture(params=SIDES, ids=("kafka", "fencepost"))
 def node(both: TwoNodes, request: pytest.FixtureRequest) -> Node:
-    return Node(both.addresses[SIDES.index(request.param)], f"t-{uuid.uuid4().hex[:8]}")
+    return Node(both.on(request.param).bootstrap, f"t-{uuid.uuid4().hex[:8]}")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.client.admin.script import ANSWERS, Script
 from tests.compare.client.playing import PATIENCE, Node, play, take
-from tests.compare.connection import Connection, wait_until
-from tests.compare.two_nodes import TwoNodes, two_nodes
+from tests.compare.nodes.connection import Connection, wait_until
+from tests.compare.nodes.two_nodes import TwoNodes, two_nodes
 
 from fencepost.client import Consumer, MisuseError, Producer
 from fencepost.protocol.errors import ErrorCode

@@ -13,8 +13,8 @@ from benchmarks.apache_kafka import restartable_apache_kafka
 from tests.client.test_rebalances import Notes
 from tests.compare.client.playing import Node, play, reading, take, until
 from tests.compare.client.versions import noted_versions
-from tests.compare.test_mixed_groups import java_member
-from tests.compare.two_nodes import skipped_without_kafka
+from tests.compare.nodes.two_nodes import skipped_without_kafka
+from tests.compare.stock_clients.java_member import java_member
 
 from fencepost.client import (
     BrokerError,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.compare.client.playing import Node, play, take
-from tests.compare.two_nodes import TwoNodes, two_nodes
+from tests.compare.nodes.two_nodes import TwoNodes, two_nodes
 from tests.crash.ledger_workers import SESSION_MS, storm
 
 from fencepost.client import ExactlyOnce, ProducerFencedError, Transaction

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.compare.client.playing import Node, play
-from tests.compare.two_nodes import TwoNodes, two_nodes
+from tests.compare.nodes.two_nodes import TwoNodes, two_nodes
 
 from fencepost.client import Consumer, fetcher
 from fencepost.client.cluster import Cluster

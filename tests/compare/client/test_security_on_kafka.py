@@ -12,7 +12,7 @@ import pytest
 from benchmarks.apache_kafka import ApacheKafka
 from tests.client.sasl.servers import PASSWORD
 from tests.client.secured import CERTIFICATES
-from tests.compare.client.secured_kafka import MECHANISMS, SESSION_MS, secured_kafka, settings, token
+from tests.compare.nodes.secured_kafka import MECHANISMS, SESSION_MS, secured_kafka, settings, token
 
 from fencepost.client import Admin, AuthenticationError, Consumer, Producer, SecurityOptions
 from fencepost.client.authentication import Login, Session

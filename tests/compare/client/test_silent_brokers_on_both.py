@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.compare.client.playing import Node, play, take, until
-from tests.compare.two_nodes import TwoNodes
+from tests.compare.nodes.two_nodes import TwoNodes
 
 pytestmark = pytest.mark.compare
 

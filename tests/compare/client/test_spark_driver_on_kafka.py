@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, cast
 
 import pytest
-from tests.compare.client.kafka_clusters import CLUSTERS, kafka_cluster
+from tests.compare.nodes.kafka_clusters import CLUSTERS, kafka_cluster
 from tests.spark.test_driver import PLACES, Bench, Tasks, batch
 
 from fencepost.client import Admin, Consumer

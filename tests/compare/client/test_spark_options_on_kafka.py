@@ -12,7 +12,7 @@ import pytest
 from benchmarks.apache_kafka import apache_kafka
 from benchmarks.spark_peer import spark_peer
 from pyspark.sql.streaming.datasource import ReadMaxRows
-from tests.compare.two_nodes import skipped_without_kafka
+from tests.compare.nodes.two_nodes import skipped_without_kafka
 from tests.spark.test_audit import audit_what_is_written
 from tests.spark.test_source import SCHEMA, rows_of
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.compare.client.kafka_clusters import CLUSTERS, kafka_cluster
+from tests.compare.nodes.kafka_clusters import CLUSTERS, kafka_cluster
 from tests.spark.places import Place
 from tests.spark.test_pipeline import (  # noqa: F401 - they are tests of this module too
     test_a_batch_read_has_the_rows_and_columns_of_a_topic,

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.apache_kafka import ApacheKafka
 from tests.client.sasl.servers import PASSWORD, USERNAME
 from tests.client.secured import CERTIFICATES
-from tests.compare.client.secured_kafka import secured_kafka, settings, token
+from tests.compare.nodes.secured_kafka import secured_kafka, settings, token
 
 from fencepost.client import Admin, Consumer, Producer
 from fencepost.spark import local_session, write_stream

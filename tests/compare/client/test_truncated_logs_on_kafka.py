@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from benchmarks.apache_kafka import ApacheKafka, restartable_apache_kafka
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.compare.two_nodes import skipped_without_kafka
+from tests.compare.nodes.two_nodes import skipped_without_kafka
 from tests.spark.test_source import SCHEMA, rows_of
 
 from fencepost.client import Admin, Consumer, LogTruncatedError, Producer, TopicPartition

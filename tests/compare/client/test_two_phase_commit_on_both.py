@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.compare.client.conftest import SIDES
 from tests.compare.client.playing import Node, play, take
 from tests.compare.client.versions import noted_versions
-from tests.compare.two_nodes import TwoNodes, two_nodes
+from tests.compare.nodes.two_nodes import TwoNodes, two_nodes
 
 from fencepost.client import Producer, UnsupportedByBrokerError
 
@@ -58,7 +57,7 @@ def test_apache_kafka_keeps_none_for_who_takes_the_id_over(node: Node, both: Two
             await writer.send(node.topic, b"first", partition=0)
             kept = str(await writer.prepare_transaction())
         async with taking_part(node, True) as other:
-            if node.address == both.addresses[SIDES.index("kafka")]:
+            if node.address == both.kafka.bootstrap:
                 with pytest.raises(UnsupportedByBrokerError, match=r"call complete_transaction\(\) first"):
                     await other.init_transactions(keep_prepared=True)
             else:

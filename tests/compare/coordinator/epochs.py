@@ -6,9 +6,9 @@ import random
 import socket
 from collections.abc import Mapping
 
-from tests.compare import requests
 from tests.compare.coordinator.walks import Walk
-from tests.compare.twins import FOREIGN, NOBODY, Twins
+from tests.compare.nodes import requests
+from tests.compare.nodes.twins import FOREIGN, NOBODY, Twins
 
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.messages import InitProducerIdResponse

@@ -6,10 +6,10 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-from tests.compare import requests
 from tests.compare.coordinator.timeouts import VERSIONS, asked_for
 from tests.compare.coordinator.walks import USUAL, Walk
-from tests.compare.twins import FOREIGN, Twins
+from tests.compare.nodes import requests
+from tests.compare.nodes.twins import FOREIGN, Twins
 
 from fencepost.protocol.types import ProducerIdAndEpoch
 

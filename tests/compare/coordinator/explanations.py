@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.compare.twins import NOBODY, Asked, Explanation, Twins
+from tests.compare.nodes.twins import NOBODY, Asked, Explanation, Twins
 
 from fencepost.protocol.types import ProducerIdAndEpoch
 

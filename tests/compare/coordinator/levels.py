@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.compare.coordinator.walks import USUAL, Walk
-from tests.compare.twins import Twins
+from tests.compare.nodes.twins import Twins
 
 
 class Levels(Walk):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.compare import requests
-from tests.compare.connection import CLOSED
 from tests.compare.coordinator.walks import VERSIONS, Walk
-from tests.compare.twins import Twins
+from tests.compare.nodes import requests
+from tests.compare.nodes.connection import CLOSED
+from tests.compare.nodes.twins import Twins
 
 from fencepost.protocol.messages import (
     DeleteGroupsRequest,

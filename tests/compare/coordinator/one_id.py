@@ -9,38 +9,24 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Generator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tests.compare.comparison import Seen
-from tests.compare.connection import NOT_READY, Connection
-from tests.compare.plain import Met
+from tests.compare.nodes import requests
+from tests.compare.nodes.comparison import Seen
+from tests.compare.nodes.connection import NOT_READY, Connection, is_moving
+from tests.compare.nodes.plain import Met
+from tests.compare.nodes.twins import FOREIGN, NOBODY
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    DescribeTransactionsRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-    ProduceRequest,
-    TxnOffsetCommitRequest,
-)
-from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
-from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
-from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
-from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import NO_PRODUCER, Epoch, ProducerId, ProducerIdAndEpoch
+from fencepost.protocol.types import ProducerIdAndEpoch
 
 TOPIC = "differential"
 PARTITIONS = 2
 _SETTLED_AFTER = 5.0
 
-#: Here, and in what follows, a producer id is its number of appearance (-1: none, 99: foreign), the same on both nodes.
-NOBODY = NO_PRODUCER
-
 
 class Step(NamedTuple):
-    """One request."""
+    """One request.  The producer id in `pair` is its number of appearance (-1: none, 99: foreign)."""
 
     request: str
     version: int
@@ -84,9 +70,10 @@ class Coordinator(Connection):
     def symbol(self, producer_id: int) -> int:
         return -1 if producer_id < 0 else self._producers.number(producer_id)
 
-    def real(self, pair: ProducerIdAndEpoch) -> tuple[int, int]:
-        producer = -1 if pair.producer_id < 0 else self._producers.real(pair.producer_id, 123_456_789)
-        return producer, pair.producer_epoch
+    def real(self, pair: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+        if pair.producer_id < 0:
+            return pair
+        return ProducerIdAndEpoch.of(self._producers.real(pair.producer_id, FOREIGN), pair.producer_epoch)
 
     # Steps
 
@@ -105,43 +92,28 @@ class Coordinator(Connection):
         """The state when no marker is missing any more."""
         end = time.monotonic() + _SETTLED_AFTER
         while True:
-            found = self.ask(DescribeTransactionsRequest(transactional_ids=[self._name]), 0).transaction_states[0]
+            found = self.described(self._name)
             if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return "none", NOBODY
             if found.error_code in NOT_READY:
                 continue
-            if not found.transaction_state.startswith("Prepare") or time.monotonic() > end:
-                return found.transaction_state, ProducerIdAndEpoch.of(
-                    self.symbol(found.producer_id), found.producer_epoch
-                )
+            if not is_moving(found) or time.monotonic() > end:
+                return found.transaction_state, self._pair_of(found)
             time.sleep(0.005)
 
+    def _pair_of(self, answer: Any) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch.of(self.symbol(answer.producer_id), answer.producer_epoch)
+
     def _init(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
-        pid, epoch = self.real(step.pair)
-        request = InitProducerIdRequest(
-            transactional_id=self._name, transaction_timeout_ms=60_000, producer_id=pid, producer_epoch=epoch
-        )
-        answer = self.ask(request, step.version)
-        if isinstance(answer, str):
-            return answer, NOBODY
-        return answer.error_code, ProducerIdAndEpoch.of(self.symbol(answer.producer_id), answer.producer_epoch)
+        answer = self.ask(requests.init(self._name, self.real(step.pair)), step.version)
+        return (answer, NOBODY) if isinstance(answer, str) else (answer.error_code, self._pair_of(answer))
 
     def _add(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
-        pid, epoch = self.real(step.pair)
-        topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[step.argument % PARTITIONS])]
+        pair, partitions = self.real(step.pair), {TOPIC: [step.argument % PARTITIONS]}
         if step.version < 4:
-            request = AddPartitionsToTxnRequest(
-                transactional_id=self._name, producer_id=pid, producer_epoch=epoch, topics=topics
-            )
+            request = requests.add(self._name, pair, partitions)
         else:
-            one = AddPartitionsToTxnTransaction(
-                transactional_id=self._name,
-                producer_id=pid,
-                producer_epoch=epoch,
-                verify_only=step.argument >= PARTITIONS,
-                topics=topics,
-            )
-            request = AddPartitionsToTxnRequest(transactions=[one])
+            request = requests.batched(requests.one(self._name, pair, partitions, verify=step.argument >= PARTITIONS))
         answer = self.ask(request, step.version)
         if isinstance(answer, str):
             return answer, NOBODY
@@ -153,27 +125,14 @@ class Coordinator(Connection):
         return result.partition_error_code, NOBODY
 
     def _add_offsets(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
-        pid, epoch = self.real(step.pair)
-        request = AddOffsetsToTxnRequest(
-            transactional_id=self._name, producer_id=pid, producer_epoch=epoch, group_id="group"
-        )
-        answer = self.ask(request, step.version)
+        answer = self.ask(requests.add_offsets(self._name, self.real(step.pair), "group"), step.version)
         return (answer if isinstance(answer, str) else answer.error_code), NOBODY
 
     def _produce(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
-        pid, epoch = self.real(step.pair)
         partition = step.argument % PARTITIONS
         sequence = self._sequences.get((partition, step.pair), 0)
-        batch = encode_batch(
-            [(1_700_000_000_000, None, b"x", ())],
-            producer_id=ProducerId(pid),
-            producer_epoch=Epoch(epoch),
-            base_sequence=sequence,
-            transactional=True,
-        )
-        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=partition, records=batch)])
-        request = ProduceRequest(transactional_id=self._name, acks=-1, timeout_ms=5000, topic_data=[data])
-        answer = self.ask(request, step.version)
+        records = requests.Written(step.pair, sequence).batch(self.real(step.pair).producer_id)
+        answer = self.ask(requests.produce_records(self._name, TOPIC, partition, records), step.version)
         if isinstance(answer, str):
             return answer, NOBODY
         error = answer.responses[0].partition_responses[0].error_code
@@ -182,29 +141,13 @@ class Coordinator(Connection):
         return error, NOBODY
 
     def _commit_offsets(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
-        pid, epoch = self.real(step.pair)
-        partition = TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
-        )
-        request = TxnOffsetCommitRequest(
-            transactional_id=self._name,
-            group_id="group",
-            producer_id=pid,
-            producer_epoch=epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
-        )
+        request = requests.txn_commit(self._name, self.real(step.pair), "group", {TOPIC: {0: 1}})
         answer = self.ask(request, step.version)
         return (answer if isinstance(answer, str) else answer.topics[0].partitions[0].error_code), NOBODY
 
     def _end(self, step: Step) -> tuple[int | str, ProducerIdAndEpoch]:
-        pid, epoch = self.real(step.pair)
-        request = EndTxnRequest(
-            transactional_id=self._name, producer_id=pid, producer_epoch=epoch, committed=step.argument == 1
-        )
-        answer = self.ask(request, step.version)
-        if isinstance(answer, str):
-            return answer, NOBODY
-        return answer.error_code, ProducerIdAndEpoch.of(self.symbol(answer.producer_id), answer.producer_epoch)
+        answer = self.ask(requests.end(self._name, self.real(step.pair), commit=step.argument == 1), step.version)
+        return (answer, NOBODY) if isinstance(answer, str) else (answer.error_code, self._pair_of(answer))
 
 
 VERSIONS = {

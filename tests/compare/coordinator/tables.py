@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tests.compare import requests
-from tests.compare.connection import CLOSED
-from tests.compare.twins import FOREIGN, NOBODY, Twins
+from tests.compare.nodes import requests
+from tests.compare.nodes.connection import CLOSED
+from tests.compare.nodes.twins import FOREIGN, NOBODY, Twins
 
 from fencepost.protocol.messages import (
     ApiVersionsRequest,

@@ -15,8 +15,8 @@ from tests.compare.coordinator.offsets import Offsets
 from tests.compare.coordinator.tables import Tables
 from tests.compare.coordinator.timeouts import Timeouts
 from tests.compare.coordinator.walks import Walk
-from tests.compare.twins import SETTINGS, TOPICS, Twins
-from tests.compare.two_nodes import TwoNodes, two_nodes
+from tests.compare.nodes.twins import SETTINGS, TOPICS, Twins
+from tests.compare.nodes.two_nodes import TwoNodes, two_nodes
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.compare

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.compare.comparison import Comparison, Explanation, Findings, Seen
-from tests.compare.coordinator.one_id import NOBODY, PARTITIONS, TOPIC, VERSIONS, Coordinator, Step, walk
-from tests.compare.two_nodes import two_nodes
+from tests.compare.coordinator.one_id import PARTITIONS, TOPIC, VERSIONS, Coordinator, Step, walk
+from tests.compare.nodes.comparison import Comparison, Explanation, Findings, Seen
+from tests.compare.nodes.twins import NOBODY
+from tests.compare.nodes.two_nodes import two_nodes
 from tests.seeds import seeds
 
 from fencepost.coordinator.transaction.differences import DIFFERENCES

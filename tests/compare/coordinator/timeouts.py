@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.compare import requests
-from tests.compare.twins import FOREIGN, NOBODY, Twins
+from tests.compare.nodes import requests
+from tests.compare.nodes.twins import FOREIGN, NOBODY, Twins
 
 from fencepost.protocol.types import ProducerIdAndEpoch
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-from tests.compare import requests
-from tests.compare.connection import CLOSED
-from tests.compare.twins import FOREIGN, NOBODY, TOPICS, Twins
+from tests.compare.nodes import requests
+from tests.compare.nodes.connection import CLOSED
+from tests.compare.nodes.twins import FOREIGN, NOBODY, TOPICS, Twins
 
 from fencepost.protocol.types import ProducerIdAndEpoch
 

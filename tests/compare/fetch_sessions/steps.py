@@ -6,9 +6,9 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.compare.connection import wait_until
-from tests.compare.leader.nodes import Leader
-from tests.compare.plain import NOW
+from tests.compare.nodes.connection import wait_until
+from tests.compare.nodes.leader import Leader
+from tests.compare.nodes.plain import NOW
 
 from fencepost.protocol.batch import headers
 from fencepost.protocol.errors import ErrorCode

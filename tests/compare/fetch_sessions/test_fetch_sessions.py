@@ -6,11 +6,11 @@ Nothing is explained here: every answer is the same, with its partitions in the 
 from __future__ import annotations
 
 import pytest
-from tests.compare.comparison import Comparison, Findings
 from tests.compare.fetch_sessions.steps import Node
 from tests.compare.fetch_sessions.walk import walk
-from tests.compare.leader.nodes import Leader
-from tests.compare.two_nodes import two_nodes
+from tests.compare.nodes.comparison import Comparison, Findings
+from tests.compare.nodes.leader import Leader
+from tests.compare.nodes.two_nodes import two_nodes
 from tests.seeds import seeds
 
 WALKS = 120

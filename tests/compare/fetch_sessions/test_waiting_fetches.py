@@ -7,8 +7,8 @@ import random
 import pytest
 from tests.compare.coordinator.explanations import EXPLANATIONS
 from tests.compare.fetch_sessions.waiting_fetches import Watch
-from tests.compare.twins import Twins
-from tests.compare.two_nodes import TwoNodes
+from tests.compare.nodes.twins import Twins
+from tests.compare.nodes.two_nodes import TwoNodes
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.compare

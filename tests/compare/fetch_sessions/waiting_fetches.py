@@ -8,22 +8,20 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.compare import requests
-from tests.compare.connection import CLOSED, wait_until
-from tests.compare.parking import WAITS, Parked
-from tests.compare.plain import NOW
-from tests.compare.requests import Written
-from tests.compare.twins import NOBODY, Twins
+from tests.compare.nodes import requests
+from tests.compare.nodes.connection import CLOSED, wait_until
+from tests.compare.nodes.parking import WAITS, Parked
+from tests.compare.nodes.plain import NOW
+from tests.compare.nodes.requests import Written
+from tests.compare.nodes.twins import NOBODY, Twins
 
 from fencepost.protocol.messages import (
-    CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     FetchRequest,
     ListOffsetsRequest,
     ProduceRequest,
 )
-from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from fencepost.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
@@ -85,12 +83,8 @@ class Watch:
                 parked.close()
 
     def _begin(self) -> None:
-        configs = [CreatableTopicConfig(name="retention.ms", value="-1")]
-        wanted = CreatableTopic(
-            name=self.topic, num_partitions=2, replication_factor=1, assignments=[], configs=configs
-        )
         for node in (self.twins.kafka, self.twins.ours):
-            node.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+            node.ask(requests.create_topics({self.topic: 2}, retention_ms="-1"), 5)
             wait_until(lambda node=node: self._ends(node, 0) is not None, 30, f"the leaders of {self.topic}")  # type: ignore[misc]
         for name in self.names:
             self._init(name)

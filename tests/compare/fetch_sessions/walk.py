@@ -10,7 +10,6 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.compare.comparison import Seen
 from tests.compare.fetch_sessions.steps import (
     IDS,
     PARTITIONS,
@@ -25,6 +24,7 @@ from tests.compare.fetch_sessions.steps import (
     Step,
     Write,
 )
+from tests.compare.nodes.comparison import Seen
 
 from fencepost.protocol.fetch_sessions import LAST_SESSION_EPOCH
 

@@ -9,12 +9,12 @@ import random
 from functools import partial
 from typing import Any
 
-from tests.compare import requests
-from tests.compare.connection import CLOSED, Connection, wait_until
 from tests.compare.coordinator.offsets import OUTSIDER, Member
 from tests.compare.coordinator.walks import Walk
-from tests.compare.parking import WAITS, Parked, catch_up
-from tests.compare.twins import Twins
+from tests.compare.nodes import requests
+from tests.compare.nodes.connection import CLOSED, Connection, wait_until
+from tests.compare.nodes.parking import WAITS, Parked, catch_up
+from tests.compare.nodes.twins import Twins
 
 from fencepost.protocol.codec import encode_stored
 from fencepost.protocol.consumer_protocol import ConsumerProtocolSubscription

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from crc32c import crc32c
-from tests.compare.leader.nodes import Leader
-from tests.compare.plain import NOW
+from tests.compare.nodes.leader import Leader
+from tests.compare.nodes.plain import NOW
 
 from fencepost.protocol.batch import AFTER_CRC, CRC_START, HEADER_SIZE, read_header
 from fencepost.protocol.compression import Compression, decompress

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.compare.comparison import LEVELS, Explanation, Plain, Seen, differences
-from tests.compare.connection import MUTE
 from tests.compare.leader.batches import Batch
 from tests.compare.leader.steps import Delete, End, Find, Mark, Produce
+from tests.compare.nodes.comparison import LEVELS, Explanation, Plain, Seen, differences
+from tests.compare.nodes.connection import MUTE
 
 _BEHIND = ("one and a half", "bytes behind")
 

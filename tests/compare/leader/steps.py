@@ -6,10 +6,10 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.compare.comparison import Plain
 from tests.compare.leader.batches import Batch
-from tests.compare.leader.nodes import TRANSACTION_TIMEOUT_MS, Leader, plain
-from tests.compare.plain import NOW
+from tests.compare.nodes.comparison import Plain
+from tests.compare.nodes.leader import TRANSACTION_TIMEOUT_MS, Leader, plain
+from tests.compare.nodes.plain import NOW
 
 from fencepost.protocol.messages import (
     AddPartitionsToTxnRequest,

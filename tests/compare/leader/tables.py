@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tests.compare.leader.batch_tables import converted, disagreeing, epochless, unreadable
 from tests.compare.leader.batches import DEFECTS, Batch
-from tests.compare.leader.nodes import FOREIGN
 from tests.compare.leader.scenario import ID, Scenario, before_writing
 from tests.compare.leader.steps import (
     HERE,
@@ -23,6 +22,7 @@ from tests.compare.leader.steps import (
     Step,
     write,
 )
+from tests.compare.nodes.leader import FOREIGN
 
 from fencepost.protocol.compression import Compression
 

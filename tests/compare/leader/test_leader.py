@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from itertools import groupby
 
 import pytest
-from tests.compare.comparison import Comparison, Findings, Plain
 from tests.compare.leader.explanations import EXPLANATIONS
-from tests.compare.leader.nodes import Leader
 from tests.compare.leader.scenario import ID, Scenario
 from tests.compare.leader.tables import scenarios
 from tests.compare.leader.walk import IDS, walk
-from tests.compare.two_nodes import two_nodes
+from tests.compare.nodes.comparison import Comparison, Findings, Plain
+from tests.compare.nodes.leader import Leader
+from tests.compare.nodes.two_nodes import two_nodes
 from tests.seeds import seeds
 
 from fencepost.broker.differences import DIFFERENCES

@@ -6,9 +6,7 @@ import random
 from collections.abc import Generator
 from typing import Any
 
-from tests.compare.comparison import Plain, Seen
 from tests.compare.leader.batches import DEFECTS, Batch
-from tests.compare.leader.nodes import FOREIGN, PARTITIONS
 from tests.compare.leader.steps import (
     HERE,
     Delete,
@@ -23,6 +21,8 @@ from tests.compare.leader.steps import (
     Renew,
     Step,
 )
+from tests.compare.nodes.comparison import Plain, Seen
+from tests.compare.nodes.leader import FOREIGN, PARTITIONS
 
 IDS = ("t", "u")
 """Transactional ids of producers 0 and 1; producer 2 is idempotent only."""

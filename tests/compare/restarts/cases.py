@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.compare import requests
 from tests.compare.coordinator.timeouts import asked_for
-from tests.compare.plain import NOW
-from tests.compare.requests import Written
+from tests.compare.nodes import requests
+from tests.compare.nodes.plain import NOW
+from tests.compare.nodes.requests import Written
+from tests.compare.nodes.twins import FOREIGN, NOBODY, Asked, Twins
 from tests.compare.restarts.situations import BRIEFLY, FOR_A_WHILE, LONG, RELATIONS, Case, steps
-from tests.compare.twins import FOREIGN, NOBODY, Asked, Twins
 
-from fencepost.protocol.messages import CreateTopicsRequest, DeleteTopicsRequest, ProduceRequest
-from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from fencepost.protocol.messages import DeleteTopicsRequest, ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.types import ProducerIdAndEpoch
 
@@ -179,11 +178,6 @@ class Rehearsal:
 
 
 def make_topics(twins: Twins, names: Sequence[str]) -> None:
-    """Topics of one partition (or as they are) whose records stay."""
-    configs = [CreatableTopicConfig(name="retention.ms", value="-1")]
-    topics = [
-        CreatableTopic(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=configs)
-        for name in names
-    ]
+    """Topics of two partitions (or as they are) whose records stay."""
     for node in (twins.kafka, twins.ours):
-        node.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)
+        node.ask(requests.create_topics(dict.fromkeys(names, 2), retention_ms="-1"), 5)

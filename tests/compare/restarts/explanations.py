@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.compare.coordinator.explanations import EXPLANATIONS as OF_COORDINATORS
-from tests.compare.twins import Asked, Explanation, Twins
+from tests.compare.nodes.twins import Asked, Explanation, Twins
 
 
 def remembers_five_batches(twins: Twins, asked: Asked) -> bool:  # noqa: ARG001

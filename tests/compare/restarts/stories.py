@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tests.compare.leader.batches import Batch
-from tests.compare.leader.nodes import FOREIGN
 from tests.compare.leader.steps import (
     HERE,
     Delete,
@@ -24,6 +23,7 @@ from tests.compare.leader.steps import (
     Step,
     write,
 )
+from tests.compare.nodes.leader import FOREIGN
 
 ID = "t"
 LAST_SEQUENCE = 2**31 - 1

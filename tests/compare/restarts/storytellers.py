@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.compare.comparison import LEVELS, Comparison, Explanation, Findings, Plain, Seen, differences
 from tests.compare.leader.batches import Batch
 from tests.compare.leader.explanations import EXPLANATIONS as OF_LEADERS
-from tests.compare.leader.nodes import Leader
 from tests.compare.leader.steps import Delete, Produce, Step
+from tests.compare.nodes.comparison import LEVELS, Comparison, Explanation, Findings, Plain, Seen, differences
+from tests.compare.nodes.leader import Leader
 from tests.compare.restarts.stories import ID, Story
 
 from fencepost.protocol.control import ControlRecord

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.compare.comparison import Findings
 from tests.compare.coordinator.epochs import LAST, Epochs, drive
 from tests.compare.coordinator.offsets import Offsets
 from tests.compare.coordinator.walks import Walk
-from tests.compare.leader.nodes import Leader
+from tests.compare.nodes.comparison import Findings
+from tests.compare.nodes.leader import Leader
+from tests.compare.nodes.twins import SETTINGS, TOPICS, Twins
+from tests.compare.nodes.two_nodes import TwoNodes, two_nodes
 from tests.compare.restarts.cases import Rehearsal
 from tests.compare.restarts.explanations import EXPLANATIONS
 from tests.compare.restarts.situations import cases
@@ -19,8 +21,6 @@ from tests.compare.restarts.stories import stories
 from tests.compare.restarts.storytellers import EXPLANATIONS as OF_STORIES
 from tests.compare.restarts.storytellers import Told
 from tests.compare.restarts.views import everything
-from tests.compare.twins import SETTINGS, TOPICS, Twins
-from tests.compare.two_nodes import TwoNodes, two_nodes
 from tests.seeds import seeds
 
 pytestmark = pytest.mark.compare

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.compare import requests
-from tests.compare.twins import Twins
+from tests.compare.nodes import requests
+from tests.compare.nodes.twins import Twins
 
 from fencepost.protocol.messages import (
     DescribeGroupsRequest,

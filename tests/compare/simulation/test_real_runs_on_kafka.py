@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 from benchmarks.apache_kafka import apache_kafka
-from tests.compare.two_nodes import skipped_without_kafka
+from tests.compare.nodes.two_nodes import skipped_without_kafka
 
 from fencepost.runtime import Runtime
 from fencepost.simulation.properties import property_of

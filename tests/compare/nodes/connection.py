@@ -10,7 +10,8 @@ from typing import Any
 
 from fencepost.protocol.codec import decode_response, encode_request
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import RESPONSES
+from fencepost.protocol.messages import RESPONSES, DescribeTransactionsRequest
+from fencepost.protocol.messages.describe_transactions import TransactionState
 
 CLOSED = "closed"
 """In place of an answer: the connection was closed."""
@@ -92,11 +93,22 @@ class Connection:
     def _size(self) -> int | None:
         return 4 + int.from_bytes(self._data[:4], "big") if len(self._data) >= 4 else None
 
+    def described(self, transactional_id: str) -> TransactionState:
+        """What the node says of a transactional id, of which it may not be the coordinator yet."""
+        answer = self.ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0)
+        found: TransactionState = answer.transaction_states[0]
+        return found
+
     def hang_up(self) -> None:
         """Connect anew with the next request."""
         if self._socket is not None:
             self._socket.close()
         self._socket, self._data = None, b""
+
+
+def is_moving(described: TransactionState) -> bool:
+    """Whether the node will say something else before long: its coordinator is not ready, or a marker is missing."""
+    return described.error_code in NOT_READY or described.transaction_state.startswith("Prepare")
 
 
 def frame(api: int, version: int, body: bytes) -> bytes:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from tests.compare.comparison import Plain
+from tests.compare.nodes.comparison import Plain
 
 from fencepost.protocol.batch import crc_matches, headers
 from fencepost.protocol.control import read_control_record

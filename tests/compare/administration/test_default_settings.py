@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 from benchmarks.apache_kafka import apache_kafka
-from tests.compare.connection import Connection
-from tests.compare.two_nodes import skipped_without_kafka
+from tests.compare.nodes.connection import Connection
+from tests.compare.nodes.two_nodes import skipped_without_kafka
 
 from fencepost.broker.metadata.setting_docs import OTHER_DEFAULTS
 from fencepost.broker.metadata.settings import BROKER, IN_OTHER_UNITS, Value

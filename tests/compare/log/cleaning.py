@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.compare.leader.nodes import Leader
-from tests.compare.two_nodes import TwoNodes, two_nodes
+from tests.compare.nodes.leader import Leader
+from tests.compare.nodes.two_nodes import TwoNodes, two_nodes
 
 from fencepost.log.cleaner import first_dirty_offsets
 from fencepost.protocol.messages import DeleteRecordsRequest, IncrementalAlterConfigsRequest, ListOffsetsRequest

@@ -10,22 +10,20 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.compare.comparison import Plain
-from tests.compare.connection import NOT_READY, Connection, wait_until
-from tests.compare.plain import Met, batches_of, time_of
+from tests.compare.nodes import requests
+from tests.compare.nodes.comparison import Plain
+from tests.compare.nodes.connection import Connection, is_moving, wait_until
+from tests.compare.nodes.plain import Met, batches_of, time_of
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.message import Message
 from fencepost.protocol.messages import (
-    CreateTopicsRequest,
     DescribeProducersRequest,
-    DescribeTransactionsRequest,
     FetchRequest,
     InitProducerIdRequest,
     ListOffsetsRequest,
     MetadataRequest,
 )
-from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from fencepost.protocol.messages.describe_producers import TopicRequest
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
@@ -77,13 +75,9 @@ class Leader(Connection):
     def make(self, topics: Sequence[str], **configs: str) -> None:
         """Topics of two partitions, and their ids; they are there when this returns."""
         settings = {"retention_ms": "-1", **configs}
-        made = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in settings.items()]
-        wanted = [
-            CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=made)
-            for topic in topics
-        ]
-        for group in (wanted[n : n + 50] for n in range(0, len(wanted), 50)):
-            answer = self.ask(CreateTopicsRequest(topics=group, timeout_ms=30_000), 7, _PATIENCE_WITH_TOPICS)
+        for group in (topics[n : n + 50] for n in range(0, len(topics), 50)):
+            wanted = requests.create_topics(dict.fromkeys(group, PARTITIONS), **settings)
+            answer = self.ask(wanted, 7, _PATIENCE_WITH_TOPICS)
             assert all(topic.error_code == ErrorCode.NONE for topic in answer.topics), answer
             self.topic_ids.update({topic.name: topic.topic_id for topic in answer.topics})
         wait_until(lambda: not self.is_leaderless(topics), _PATIENCE_WITH_TOPICS, "a leader of each partition")
@@ -145,11 +139,10 @@ class Leader(Connection):
         """What the coordinator says of a transactional id, once no marker is missing, or for long enough."""
         end = time.monotonic() + _SETTLED_AFTER
         while True:
-            found = self.ask(DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states[0]
-            moving = found.error_code in NOT_READY or found.transaction_state.startswith("Prepare")
+            found = self.described(name)
             state = found.transaction_state, self.symbol(found.producer_id), found.producer_epoch
-            if not moving or time.monotonic() > end or self._stuck.get(name) == state:
-                self._stuck[name] = state if moving else None
+            if not is_moving(found) or time.monotonic() > end or self._stuck.get(name) == state:
+                self._stuck[name] = state if is_moving(found) else None
                 return state
             time.sleep(0.005)
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.compare.comparison import Plain
-from tests.compare.leader.nodes import Leader
+from tests.compare.nodes.comparison import Plain
+from tests.compare.nodes.leader import Leader
 
 from fencepost.protocol.batch import DELETE_HORIZON, BatchHeader, crc_matches, headers
 from fencepost.protocol.control import read_control_record

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from tests.compare.comparison import Findings
-from tests.compare.connection import MUTE, NOT_READY, Connection, frame
-from tests.compare.plain import Met, batches_of, even_out
-from tests.compare.two_nodes import TwoNodes
+from tests.compare.nodes.comparison import Findings
+from tests.compare.nodes.connection import MUTE, NOT_READY, Connection, frame
+from tests.compare.nodes.plain import Met, batches_of, even_out
+from tests.compare.nodes.two_nodes import TwoNodes
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.message import Message

@@ -1,15 +1,14 @@
-"""The requests of the comparison, said shortly."""
+"""The requests that nodes are asked for a comparison, each built by one call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tests.compare.twins import NOBODY
-
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    CreateTopicsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     ListTransactionsRequest,
@@ -19,6 +18,7 @@ from fencepost.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from fencepost.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from fencepost.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from fencepost.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -28,7 +28,7 @@ from fencepost.protocol.messages.offset_fetch import (
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import ProducerId, ProducerIdAndEpoch
+from fencepost.protocol.types import NO_PRODUCER, ProducerId, ProducerIdAndEpoch
 
 Partitions = Mapping[str, Sequence[int]]
 Topic = TypeVar("Topic")
@@ -36,7 +36,7 @@ Topic = TypeVar("Topic")
 
 def init(
     name: str | None,
-    pair: ProducerIdAndEpoch = NOBODY,
+    pair: ProducerIdAndEpoch = NO_PRODUCER,
     timeout_ms: int = 60_000,
     two_phase: bool = False,
     keep: bool = False,
@@ -163,7 +163,11 @@ def fetch(groups: Sequence[str], wanted: Partitions | None, stable: bool, versio
 
 def produce(name: str | None, pair: ProducerIdAndEpoch, topic: str, partition: int, sequence: int) -> ProduceRequest:
     """One record; the batch has the real producer id put in by `Twins`, so `records` is made there."""
-    records: Any = Written(pair, sequence)
+    return produce_records(name, topic, partition, Written(pair, sequence))
+
+
+def produce_records(name: str | None, topic: str, partition: int, records: Any) -> ProduceRequest:
+    """`records`: the bytes of the batches, or what they are made of when they are sent."""
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])
     return ProduceRequest(transactional_id=name, acks=-1, timeout_ms=5000, topic_data=[data])
 
@@ -185,6 +189,16 @@ class Written:
 
     def __repr__(self) -> str:
         return f"a record of {tuple(self.pair)} sequence {self.sequence}"
+
+
+def create_topics(topics: Mapping[str, int], **settings: str) -> CreateTopicsRequest:
+    """`topics`: name -> number of partitions; `settings`: of each topic, with underscores for the dots."""
+    configs = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in settings.items()]
+    wanted = [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=1, assignments=[], configs=configs)
+        for name, count in topics.items()
+    ]
+    return CreateTopicsRequest(topics=wanted, timeout_ms=30_000)
 
 
 def listing(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks.apache_kafka import CACHE, VERSION, fetch_jars
-from tests.compare.counts import counted
-from tests.compare.two_nodes import TwoNodes, skipped_without_kafka, two_nodes
+from tests.compare.nodes.two_nodes import SIDES, TwoNodes, skipped_without_kafka, two_nodes
+from tests.compare.stock_clients.counts import counted
 
 from fencepost.client import Admin, Producer
 
@@ -27,7 +27,6 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-NODES = {"Apache Kafka": 0, "Fencepost": 1}
 PARTITIONS, LINES, ROUNDS = 3, 200, 3
 WORDS = 2
 """In each line."""
@@ -67,11 +66,12 @@ async def write_lines(bootstrap: str, first: int) -> None:
             await producer.send("lines", b"w%d line-%d" % (number % 7, number), key=b"%d" % number)
 
 
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("side", SIDES)
 def test_each_word_is_counted_once_though_the_program_and_the_node_are_killed(
-    both: TwoNodes, jars: str, node: str, tmp_path: Path
+    both: TwoNodes, jars: str, side: str, tmp_path: Path
 ) -> None:
-    bootstrap, process = both.addresses[NODES[node]], (both.kafka, both.ours)[NODES[node]]
+    node = both.on(side)
+    bootstrap = node.bootstrap
 
     async def scenario() -> dict[bytes, list[int]]:
         async with Admin(bootstrap) as admin:
@@ -82,8 +82,8 @@ def test_each_word_is_counted_once_though_the_program_and_the_node_are_killed(
             with word_count(jars, bootstrap, state):
                 await write_lines(bootstrap, LINES * number)
                 if number == ROUNDS - 1:
-                    process.end(signal.SIGKILL)
-                    process.start()
+                    node.end(signal.SIGKILL)
+                    node.start()
                 # Killed with some of its round still to do, but for the last one.
                 done = LINES * WORDS * number + (LINES * WORDS if number == ROUNDS - 1 else 1)
                 found = await counted(bootstrap, "counts", PARTITIONS, done, _PATIENCE)

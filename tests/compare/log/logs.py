@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.compare.leader.nodes import TRANSACTION_TIMEOUT_MS, Leader
-from tests.compare.plain import NOW
+from tests.compare.nodes.leader import TRANSACTION_TIMEOUT_MS, Leader
+from tests.compare.nodes.plain import NOW
 
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from benchmarks.apache_kafka import ApacheKafka, Secured, restartable_apache_kafka
 from tests.client.sasl.servers import PASSWORD, USERNAME
 from tests.client.secured import CERTIFICATES
-from tests.compare.two_nodes import skipped_without_kafka
+from tests.compare.nodes.two_nodes import skipped_without_kafka
 
 from fencepost.client import SecurityOptions
 

@@ -8,11 +8,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.compare import requests
-from tests.compare.compaction.cleaning import NEVER, SETTINGS, Cleaned, cleaned_nodes
-from tests.compare.compaction.logs import Log, find_coordinator, until_taken
-from tests.compare.compaction.views import milliseconds, told, view
-from tests.compare.leader.nodes import Leader
+from tests.compare.log.cleaning import NEVER, SETTINGS, Cleaned, cleaned_nodes
+from tests.compare.log.logs import Log, find_coordinator, until_taken
+from tests.compare.log.views import milliseconds, told, view
+from tests.compare.nodes import requests
+from tests.compare.nodes.leader import Leader
 from tests.seeds import seeds
 
 from fencepost.protocol.messages import ListGroupsRequest

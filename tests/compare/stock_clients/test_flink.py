@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import pytest
 from benchmarks.apache_kafka import CACHE, fetch_jars
-from tests.compare.counts import counted
-from tests.compare.two_nodes import TwoNodes, skipped_without_kafka, two_nodes
+from tests.compare.nodes.two_nodes import SIDES, TwoNodes, skipped_without_kafka, two_nodes
+from tests.compare.stock_clients.counts import counted
 
 from fencepost.client import Admin, Producer
 
@@ -39,7 +39,6 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-NODES = {"Apache Kafka": 0, "Fencepost": 1}
 PARTITIONS, LINES, ROUNDS = 3, 200, 3
 _OPENED = ("lang", "util", "nio", "net", "io", "time", "util.concurrent", "util.concurrent.atomic", "lang.invoke")
 _PATIENCE = 180.0
@@ -88,12 +87,12 @@ async def write_lines(bootstrap: str, topics: Topics, numbers: Iterable[int]) ->
 
 
 @pytest.mark.parametrize("strategy", ["INCREMENTING", "POOLING"])
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("side", SIDES)
 def test_each_line_is_counted_once_though_the_program_and_the_node_are_killed(
-    both: TwoNodes, class_path: str, node: str, strategy: str, tmp_path: Path
+    both: TwoNodes, class_path: str, side: str, strategy: str, tmp_path: Path
 ) -> None:
-    index = NODES[node]
-    bootstrap, process = both.addresses[index], (both.kafka, both.ours)[index]
+    node = both.on(side)
+    bootstrap = node.bootstrap
     topics = Topics(f"lines-{strategy}", f"counts-{strategy}")
 
     async def scenario() -> dict[bytes, list[int]]:
@@ -106,8 +105,8 @@ def test_each_line_is_counted_once_though_the_program_and_the_node_are_killed(
                 await write_lines(bootstrap, topics, range(first, first + LINES // 2))
                 found = await counted(bootstrap, topics.counts, PARTITIONS, first + 1, _PATIENCE)
                 if number == ROUNDS - 1:
-                    process.end(signal.SIGKILL)
-                    process.start()
+                    node.end(signal.SIGKILL)
+                    node.start()
                 # These are in an open transaction, or not yet read, when the program is killed, but for the last time.
                 await write_lines(bootstrap, topics, range(first + LINES // 2, first + LINES))
                 if number == ROUNDS - 1:

@@ -8,7 +8,7 @@ import pytest
 from stock_clients.programs import PROGRAMS, NoToolChain, program
 from stock_clients.python_clients import PYTHON_CLIENTS, quiet
 from stock_clients.scenario import CALLS, Target, fencepost, kafka, play
-from tests.compare.two_nodes import skipped_without_kafka
+from tests.compare.nodes.two_nodes import skipped_without_kafka
 
 from stock_clients import page
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from benchmarks.fencepost_node import fencepost_node
 
-SOURCE = Path(__file__).parents[2] / "benchmarks" / "java" / "Transactions.java"
+SOURCE = Path(__file__).parents[3] / "benchmarks" / "java" / "Transactions.java"
 
 
 @pytest.mark.compare

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.compare.connection import Connection, wait_until
-from tests.compare.plain import NOW
-from tests.compare.two_nodes import TwoNodes, two_nodes
+from tests.compare.nodes import requests
+from tests.compare.nodes.connection import Connection, wait_until
+from tests.compare.nodes.plain import NOW
+from tests.compare.nodes.two_nodes import TwoNodes, two_nodes
 
-from fencepost.protocol.messages import CreateTopicsRequest, DescribeLogDirsRequest, ProduceRequest
-from fencepost.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from fencepost.protocol.messages import DescribeLogDirsRequest
 from fencepost.protocol.messages.describe_log_dirs import DescribableLogDirTopic
-from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.records import encode_batch
 
 pytestmark = pytest.mark.compare
@@ -45,21 +44,15 @@ def both() -> Iterator[TwoNodes]:
 
 
 def fill(node: Connection) -> None:
-    segments = [CreatableTopicConfig(name="segment.bytes", value="1048576")]
-    wanted = [
-        CreatableTopic(name=name, num_partitions=count, replication_factor=1, assignments=[], configs=segments)
-        for name, count in TOPICS.items()
-    ]
-    node.ask(CreateTopicsRequest(topics=wanted, timeout_ms=30_000), 5)
+    node.ask(requests.create_topics(TOPICS, segment_bytes="1048576"), 5)
     for (topic, index), sizes in WRITTEN.items():
         for size in sizes:
             wait_until(lambda t=topic, n=index, s=size: is_written(node, t, n, s), 30, "a record is taken")  # type: ignore[misc]
 
 
 def is_written(node: Connection, topic: str, index: int, size: int) -> bool:
-    data = PartitionProduceData(index=index, records=encode_batch([(NOW, None, b"r" * size, ())]))
-    asked = [TopicProduceData(name=topic, partition_data=[data])]
-    answer = node.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=asked), 11)
+    records = encode_batch([(NOW, None, b"r" * size, ())])
+    answer = node.ask(requests.produce_records(None, topic, index, records), 11)
     return not answer.responses[0].partition_responses[0].error_code
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.compare.comparison import LEVELS, Comparison, Findings, Seen, differences
-from tests.compare.connection import CLOSED, MUTE, Connection
-from tests.compare.plain import Met, even_out
+from tests.compare.nodes.comparison import LEVELS, Comparison, Findings, Seen, differences
+from tests.compare.nodes.connection import CLOSED, MUTE, Connection
+from tests.compare.nodes.plain import Met, even_out
 
 from fencepost.protocol.messages import ApiVersionsRequest
 

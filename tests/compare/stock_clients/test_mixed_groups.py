@@ -5,60 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 import subprocess
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from benchmarks.apache_kafka import java
-from tests.compare.two_nodes import TwoNodes
+from tests.compare.nodes.two_nodes import SIDES, TwoNodes
+from tests.compare.stock_clients.java_member import JavaMember, java_member
 
 from fencepost.client import Admin, Consumer, RebalanceListener, TopicPartition
-from fencepost.client.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, STICKY, Member, Shares
+from fencepost.client.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Member, Shares
 
 pytestmark = pytest.mark.compare
 
-JAVA = Path(__file__).parent / "java"
-PACKAGE = "org.apache.kafka.clients.consumer"
-CLASSES: Mapping[str, str] = {
-    RANGE: f"{PACKAGE}.RangeAssignor",
-    ROUND_ROBIN: f"{PACKAGE}.RoundRobinAssignor",
-    STICKY: f"{PACKAGE}.StickyAssignor",
-    COOPERATIVE_STICKY: f"{PACKAGE}.CooperativeStickyAssignor",
-}
+PROGRAM = Path(__file__).parent / "java" / "Assign.java"
 PARTITIONS = 6
-NODES = {"Apache Kafka": 0, "Fencepost": 1}
 _PATIENCE = 40.0
-
-
-class JavaMember:
-    """What a Java consumer says that it has."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.owned: set[int] = set()
-
-    async def listen(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            if line.startswith(b"owns"):
-                self.owned = {int(number) for number in line.decode()[5:].strip().split(",") if number}
-
-
-@asynccontextmanager
-async def java_member(bootstrap: str, group: str, topic: str, strategy: str) -> AsyncIterator[JavaMember]:
-    command = java(str(JAVA / "GroupMember.java"), bootstrap, group, topic, CLASSES.get(strategy, strategy))
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL)
-    member = JavaMember(process)
-    listening = asyncio.ensure_future(member.listen())
-    try:
-        yield member
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        await process.wait()
-        await listening
 
 
 class Revoked(RebalanceListener):
@@ -87,9 +49,9 @@ async def settle(ours: list[Consumer], theirs: list[JavaMember]) -> None:
 
 @pytest.mark.parametrize("java_first", [True, False], ids=["Java leads", "we lead"])
 @pytest.mark.parametrize("strategy", ASSIGNORS)
-@pytest.mark.parametrize("node", NODES)
-def test_members_of_both_kinds_share_a_group(nodes: TwoNodes, node: str, strategy: str, java_first: bool) -> None:
-    bootstrap, name = nodes.addresses[NODES[node]], f"mixed-{strategy}-{java_first}"
+@pytest.mark.parametrize("side", SIDES)
+def test_members_of_both_kinds_share_a_group(nodes: TwoNodes, side: str, strategy: str, java_first: bool) -> None:
+    bootstrap, name = nodes.on(side).bootstrap, f"mixed-{strategy}-{java_first}"
 
     def member(listener: RebalanceListener) -> Consumer:
         consumer = Consumer(
@@ -166,7 +128,7 @@ def test_shares_are_those_of_apache_kafkas_assignors(nodes: TwoNodes, strategy: 
     chance = random.Random(strategy)
     cases = [drawn(chance, alike=strategy == COOPERATIVE_STICKY) for _ in range(300)]
     lines = "\n".join(line_of(strategy, *case) for case in cases)
-    command = java(str(JAVA / "Assign.java"))
+    command = java(str(PROGRAM))
     done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=120, check=True)
     theirs = [shares_in(line) for line in done.stdout.splitlines()]
     assert len(theirs) == len(cases)

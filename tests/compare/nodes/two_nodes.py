@@ -16,20 +16,20 @@ from pathlib import Path
 
 import pytest
 from benchmarks.apache_kafka import ApacheKafka, NoPeer, restartable_apache_kafka
-from tests.compare.connection import Connection, wait_until
+from tests.compare.nodes import requests
+from tests.compare.nodes.connection import Connection, wait_until
 
 from fencepost.protocol.messages import (
     ApiVersionsRequest,
-    CreateTopicsRequest,
     FindCoordinatorRequest,
     ListOffsetsRequest,
     MetadataRequest,
     UpdateFeaturesRequest,
 )
-from fencepost.protocol.messages.create_topics import CreatableTopic
 from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.messages.update_features import FeatureUpdateKey
 
+SIDES = ("Apache Kafka", "Fencepost")
 HOW = {"killed": signal.SIGKILL, "stopped": signal.SIGTERM}
 _PATIENCE = 90.0
 _GROUP, _TRANSACTIONAL_ID = 0, 1
@@ -80,6 +80,10 @@ class TwoNodes:
         """Apache Kafka's first."""
         return self.kafka.bootstrap, self.ours.bootstrap
 
+    def on(self, side: str) -> ApacheKafka | Fencepost:
+        """The node of one of `SIDES`."""
+        return (self.kafka, self.ours)[SIDES.index(side)]
+
     def restart(self, how: str) -> None:
         """End both, start both, and wait until every partition has its leader again."""
         for node in (self.kafka, self.ours):
@@ -103,13 +107,9 @@ class TwoNodes:
 
     def make_topics(self, topics: Mapping[str, int]) -> None:
         """Topics with so many partitions, where they are not there yet."""
-        wanted = [
-            CreatableTopic(name=name, num_partitions=count, replication_factor=1, assignments=[], configs=[])
-            for name, count in topics.items()
-        ]
         for address in self.addresses:
             connection = Connection(address)
-            connection.ask(CreateTopicsRequest(topics=wanted, timeout_ms=30_000), 5)
+            connection.ask(requests.create_topics(topics), 5)
             connection.hang_up()
 
 

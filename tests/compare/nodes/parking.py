@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.compare import requests
-from tests.compare.connection import MUTE, Connection
-from tests.compare.twins import Asked, Diverged, Twins
+from tests.compare.nodes import requests
+from tests.compare.nodes.connection import MUTE, Connection
+from tests.compare.nodes.twins import Asked, Diverged, Twins
 
 from fencepost.protocol.messages import ApiVersionsRequest
 

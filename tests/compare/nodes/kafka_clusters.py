@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from benchmarks.apache_kafka import BEFORE_TRANSACTION_VERSION, VERSION, restartable_apache_kafka
-from tests.compare.two_nodes import skipped_without_kafka
+from tests.compare.nodes.two_nodes import skipped_without_kafka
 
 #: cluster -> version of Apache Kafka and level of its feature; None: it has no such feature
 CLUSTERS: Final[dict[str, tuple[str, int | None]]] = {

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.compare.connection import wait_until
-from tests.compare.two_nodes import two_nodes
+from tests.compare.nodes.connection import wait_until
+from tests.compare.nodes.two_nodes import two_nodes
 
 pytestmark = pytest.mark.compare
 
