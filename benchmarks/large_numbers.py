@@ -49,7 +49,7 @@ POSITIONS: Final = 100
 TOPICS: Final = 5000
 IDS: Final = 90_000
 WIDE: Final = 10_000
-NOW: Final = int(time.time() * 1000)
+NOW: Final = Milliseconds(int(time.time() * 1000))
 Request = tuple[str, Any, int]
 
 
@@ -68,7 +68,7 @@ def ids(broker: Broker) -> Iterator[None]:
     for number in range(IDS):
         pair = broker.node.transactions.init_producer_id(f"id-{number}", Milliseconds(60_000))
         identity: Any = {"producer_id": pair.producer_id, "producer_epoch": 0, "base_sequence": 0}
-        partition.append(encode_batch([(NOW, None, b"x", ())], **identity), Origin.CLIENT)
+        partition.append(encode_batch([(NOW, None, b"x", ())], **identity), Origin.CLIENT, NOW)
         yield
 
 

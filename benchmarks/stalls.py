@@ -227,15 +227,16 @@ def transactions_of(keys: int, count: int) -> Callable[[Broker], Iterator[None]]
         value = os.urandom(1000)
         for number in range(count):
             producer, sequence = ProducerId(number % 100), number // 100 * 100
-            guard = partition.start_verification(producer, Epoch(0), sequence, False)
+            now = broker.node.clock.now()
+            guard = partition.start_verification(producer, Epoch(0), sequence, False, now)
             assert isinstance(guard, VerificationGuard)
-            now = int(time.time() * 1000)
             records = [(now, b"%d" % ((number * 100 + n) % keys), value, ()) for n in range(100)]
             identity: Any = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
-            partition.append(encode_batch(records, transactional=True, **identity), Origin.CLIENT, guard=guard)
+            partition.append(encode_batch(records, transactional=True, **identity), Origin.CLIENT, now, guard=guard)
             partition.append(
-                control_batch(producer, Epoch(0), LeaderEpoch(0), number % 10 > 0, Milliseconds(now)),
+                control_batch(producer, Epoch(0), LeaderEpoch(0), number % 10 > 0, now),
                 Origin.COORDINATOR,
+                now,
             )
             yield
 

@@ -310,7 +310,7 @@ def remember(broker: Broker, seeds: Sequence[TransactionMetadata]) -> None:
             TRANSACTION_STATE, broker.node.transactions.partition_for(seed.transactional_id)
         )
         assert journal is not None
-        journal.append(encode(seed, 2), Origin.COORDINATOR)
+        journal.append(encode(seed, 2), Origin.COORDINATOR, broker.node.clock.now())
     for index in range(broker.node.transactions.settings.partitions):
         broker.node.transactions.resign(index)
         broker.node.transactions.load(index)

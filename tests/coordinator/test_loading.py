@@ -45,7 +45,7 @@ def offsets_of(producer: ProducerIdAndEpoch | None) -> GroupLoading:
             for partition in range(100)
         ]
         batch = group_journal.batch(entries) if producer is None else group_journal.batch(entries, producer)
-        world.journal.append(batch, Origin.COORDINATOR)
+        world.journal.append(batch, Origin.COORDINATOR, Milliseconds(0))
     return GroupLoading(GroupCoordinatorShard(0, world.journal, world))
 
 
@@ -54,7 +54,7 @@ def transactions() -> TransactionLoading:
     log = world.journal("t")
     for number in range(COUNT):
         metadata = TransactionMetadata(f"transaction-{number}", ProducerId(number))
-        log.append(transaction_journal.encode(metadata, 2), Origin.COORDINATOR)
+        log.append(transaction_journal.encode(metadata, 2), Origin.COORDINATOR, world.clock.now())
     return TransactionLoading(0, cast(Any, log), cast(Any, world.storage))
 
 

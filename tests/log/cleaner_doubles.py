@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.log.log_doubles import Node, append, marker
+from tests.log.log_doubles import Node, append, marker, now_at
 
 from fencepost.log.cleaner.log_cleaner import LogCleaner
 from fencepost.log.cleaner.settings import CleanerSettings
@@ -106,7 +106,9 @@ class Writer:
         data, count = self._records(), 0
         options: dict[str, Any] = {}
         if transactional:
-            found = self.partition.start_verification(ProducerId(producer_id), Epoch(epoch), sequence, True)
+            found = self.partition.start_verification(
+                ProducerId(producer_id), Epoch(epoch), sequence, True, now_at(self.partition)
+            )
             assert not isinstance(found, ErrorCode)
             options["guard"] = found
             self.open.add(producer_id)

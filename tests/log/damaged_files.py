@@ -253,7 +253,7 @@ def check(case: Case) -> None:
             else:
                 check_reads(case, partition)
                 for _ in range(case.random.choice((1, 40))):  # as far as another segment and a checkpoint
-                    outcome = partition.append(batch(tag="next"), Origin.CLIENT)
+                    outcome = partition.append(batch(tag="next"), Origin.CLIENT, START)
                     assert isinstance(outcome, Appended) or outcome.error is ErrorCode.KAFKA_STORAGE_ERROR
                     case.batches = [*case.batches, *([] if isinstance(outcome, Refused) else [stamped(outcome)])]
                     await asyncio.sleep(0)

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.log.history_model import History, Producer, Violation, Written, fold
-from tests.log.log_doubles import START, StoppedClock, batch, marker, topic_id
+from tests.log.log_doubles import START, StoppedClock, batch, marker, now_at, topic_id
 
 from fencepost.log import checkpointing, commit_log, commit_log_entries, durability, storage
 from fencepost.log.commit_log import REST_SECONDS, StorageFailed
@@ -201,10 +201,10 @@ class World:
         header = read_header(data)
         options: dict[str, Any] = {}
         if header.is_transactional and not header.is_control:
-            found = partition.start_verification(header.producer_id, header.producer_epoch, header.base_sequence, True)
+            found = partition.start_verification(*header[9:12], True, now_at(partition))
             if not isinstance(found, ErrorCode) and found is not None and not hasattr(found, "error"):
                 options["guard"] = found
-        outcome = partition.append(data, origin, **options)
+        outcome = partition.append(data, origin, now_at(partition), **options)
         if not isinstance(outcome, Appended):
             raise Violation(f"{partition.topic}-{partition.index} refused what follows: {outcome}")
         stamped = bytearray(data)

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fencepost.log.disk import Disk, File
 from fencepost.log.offline import OfflinePartition
@@ -140,9 +140,14 @@ def marker(
     return control_batch(ProducerId(producer_id), Epoch(epoch), coordinator_epoch, commit, Milliseconds(timestamp))
 
 
+def now_at(partition: Partition) -> Milliseconds:
+    """What the clock says of the storage that a partition is of."""
+    return cast(Storage, partition._journal).now()
+
+
 def append(partition: Partition, data: Buffer, **options: Any) -> Appended:
     """Append as a client and insist that it is taken."""
-    outcome = partition.append(data, options.pop("origin", Origin.CLIENT), **options)
+    outcome = partition.append(data, options.pop("origin", Origin.CLIENT), now_at(partition), **options)
     assert isinstance(outcome, Appended), outcome
     return outcome
 
@@ -152,7 +157,7 @@ def append_transactional(
 ) -> Appended:
     """Verify and append a batch of a transaction."""
     producer_id, epoch, sequence = producer
-    guard = partition.start_verification(ProducerId(producer_id), Epoch(epoch), sequence, bump)
+    guard = partition.start_verification(ProducerId(producer_id), Epoch(epoch), sequence, bump, now_at(partition))
     assert guard is None or isinstance(guard, VerificationGuard), guard
     return append(partition, batch(count, producer=producer, transactional=True, **options), guard=guard)
 

@@ -13,6 +13,7 @@ from random import Random
 import pytest
 from tests.log.log_doubles import (
     ROOT,
+    START,
     Node,
     append,
     append_transactional,
@@ -60,7 +61,7 @@ async def fill(node: Node) -> list[bytes]:
     while refused < 20:
         partition = node.of("tu"[number % 2], 0)
         value = f"{number}:".encode()
-        outcome = partition.append(batch(size=300, tag=value.decode()), Origin.CLIENT)
+        outcome = partition.append(batch(size=300, tag=value.decode()), Origin.CLIENT, START)
         if isinstance(outcome, Appended):
             if number % 2 == 0:
                 taken.append(value)
@@ -249,7 +250,7 @@ def test_what_does_not_succeed_leaves_no_file_open(what: str) -> None:
         disk.left = uses
         outcome: object = None
         if what == "roll":
-            outcome = node.partition.append(batch(size=500), Origin.CLIENT)
+            outcome = node.partition.append(batch(size=500), Origin.CLIENT, START)
         elif what == "checkpoint":
             outcome = node.storage.space.manages(partial(write_down, node.storage.disk, node.partition))
         else:

@@ -23,12 +23,12 @@ def test_kafka_14884_a_guard_of_the_transaction_before_does_not_let_a_write_in()
     async def main() -> None:
         node = Node()
         partition = node.partition
-        late = partition.start_verification(ProducerId(7), Epoch(0), 0, False)
+        late = partition.start_verification(ProducerId(7), Epoch(0), 0, False, START)
         end(partition, 7, 0, False)
-        current = partition.start_verification(ProducerId(7), Epoch(0), 0, False)
+        current = partition.start_verification(ProducerId(7), Epoch(0), 0, False, START)
         assert isinstance(late, VerificationGuard) and isinstance(current, VerificationGuard)
         write = batch(producer=(7, 0, 0), transactional=True)
-        refused = partition.append(write, Origin.CLIENT, guard=late)
+        refused = partition.append(write, Origin.CLIENT, START, guard=late)
         assert error_of(refused) == ErrorCode.INVALID_TXN_STATE
         assert partition.log_end_offset == 1 and partition.producers.open_transactions() == []
         append(partition, write, guard=current)
@@ -46,7 +46,7 @@ def test_kafka_19999_a_marker_that_is_repeated_is_taken() -> None:
         for _ in range(3):
             end(partition, 7, 1, True, marker_transaction_version=2)
         append_transactional(partition, (7, 1, 0), bump=True)
-        late = partition.append(marker(7, 1, True), Origin.COORDINATOR, marker_transaction_version=2)
+        late = partition.append(marker(7, 1, True), Origin.COORDINATOR, START, marker_transaction_version=2)
         assert error_of(late) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert partition.producers.open_transactions() == [(7, 4)]
         end(partition, 7, 2, True, marker_transaction_version=2)
@@ -60,7 +60,7 @@ def test_kafka_19446_the_version_of_the_marker_says_whether_it_needs_a_larger_ep
     async def main() -> None:
         partition = Node().partition
         append_transactional(partition, (7, 0, 0))
-        outcome = partition.append(marker(7, 0, True), Origin.COORDINATOR, marker_transaction_version=version)
+        outcome = partition.append(marker(7, 0, True), Origin.COORDINATOR, START, marker_transaction_version=version)
         assert error_of(outcome) == told
         assert len(partition.producers.open_transactions()) == int(told != 0)
 
@@ -88,7 +88,7 @@ def test_facts_13_7_11_all_five_batches_are_remembered_after_a_restart(how: str)
         first = [append(node.partition, each) for each in written]
         await node.settled()
         getattr(node, how)()
-        again = [node.partition.append(each, Origin.CLIENT) for each in written]
+        again = [node.partition.append(each, Origin.CLIENT, START) for each in written]
         assert [error_of(each) for each in again[:3]] == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 3
         for original, repeated in zip(first[3:], again[3:], strict=True):
             assert error_of(repeated) == ErrorCode.NONE
@@ -144,10 +144,13 @@ def test_removing_records_does_not_remove_their_producers(removal: str, how: str
         assert partition.producers.epoch_of(ProducerId(7)) == 3 and partition.producers.epoch_of(ProducerId(8)) == 0
         size = partition.log_end_offset
         for sequence in range(2, 7):
-            told = partition.append(batch(producer=(7, 3, sequence)), Origin.CLIENT)
+            told = partition.append(batch(producer=(7, 3, sequence)), Origin.CLIENT, START)
             assert getattr(told, "duplicate", False) and getattr(told, "base_offset", -1) == sequence
         assert partition.log_end_offset == size
-        assert error_of(partition.append(batch(producer=(7, 2, 0)), Origin.CLIENT)) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert (
+            error_of(partition.append(batch(producer=(7, 2, 0)), Origin.CLIENT, START))
+            == ErrorCode.INVALID_PRODUCER_EPOCH
+        )
         append(partition, batch(producer=(7, 3, 7)))
 
     run(main())

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.log.log_doubles import Node, append, batch, error_of, run, values_of
+from tests.log.log_doubles import START, Node, append, batch, error_of, run, values_of
 
 from fencepost.log.descriptors import for_files
 from fencepost.log.disk import File, LocalDisk, NoDescriptors
@@ -284,7 +284,7 @@ def test_where_none_is_left_a_write_is_refused_and_taken_later() -> None:
         disk.descriptors = 0
         for file in files:
             file.pins.append(None)
-        refused = node.of("t", without).append(batch(tag="refused"), Origin.CLIENT)
+        refused = node.of("t", without).append(batch(tag="refused"), Origin.CLIENT, START)
         assert error_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
         assert "too many open files" in str(refused)
         disk.descriptors = None

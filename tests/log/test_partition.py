@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from tests.log.log_doubles import Node, append, append_transactional, batch, bytes_of, end, error_of, marker, run
+from tests.log.log_doubles import (
+    START,
+    Node,
+    append,
+    append_transactional,
+    batch,
+    bytes_of,
+    end,
+    error_of,
+    marker,
+    run,
+)
 
 from fencepost.log.partition import Appended, Refused
 from fencepost.log.producer_state import Origin, VerificationGuard
@@ -41,7 +52,7 @@ MALFORMED: list[tuple[Callable[[], bytes], ErrorCode]] = [
 def test_a_malformed_batch_is_refused(make: Callable[[], bytes], expected: ErrorCode) -> None:
     async def main() -> None:
         partition = Node(max_message_bytes=1000).partition
-        assert error_of(partition.append(make(), Origin.CLIENT)) == expected
+        assert error_of(partition.append(make(), Origin.CLIENT, START)) == expected
         assert (partition.log_end_offset, bytes_of(partition)) == (0, [])
 
     run(main())
@@ -79,8 +90,9 @@ def test_a_batch_fits_into_a_segment() -> None:
         partition = Node(segment_bytes=len(fits)).partition
         for sequence in (0, 5):
             larger = batch(size=1001, producer=(7, 0, sequence))
-            assert error_of(partition.append(larger, Origin.CLIENT)) == ErrorCode.RECORD_LIST_TOO_LARGE
-        assert error_of(partition.append(batch(size=2000), Origin.COORDINATOR)) == ErrorCode.RECORD_LIST_TOO_LARGE
+            assert error_of(partition.append(larger, Origin.CLIENT, START)) == ErrorCode.RECORD_LIST_TOO_LARGE
+        from_coordinator = partition.append(batch(size=2000), Origin.COORDINATOR, START)
+        assert error_of(from_coordinator) == ErrorCode.RECORD_LIST_TOO_LARGE
         append(partition, fits)
         assert [len(data) for data in bytes_of(partition)] == [len(fits)]
 
@@ -98,8 +110,8 @@ def test_a_codec_that_nobody_knows_is_named_once_the_checksum_is_right(codec: in
     async def main() -> None:
         partition = Node().partition
         wrong = of_attributes(batch(2, producer=(7, 0, -1)), codec)
-        assert error_of(partition.append(wrong, Origin.CLIENT)) == ErrorCode.UNKNOWN_SERVER_ERROR
-        assert error_of(partition.append(wrong[:-1] + b"\x55", Origin.CLIENT)) == ErrorCode.CORRUPT_MESSAGE
+        assert error_of(partition.append(wrong, Origin.CLIENT, START)) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert error_of(partition.append(wrong[:-1] + b"\x55", Origin.CLIENT, START)) == ErrorCode.CORRUPT_MESSAGE
 
     run(main())
 
@@ -114,7 +126,7 @@ def test_an_idempotent_producer_may_have_no_epoch_until_it_has_one() -> None:
         assert append(partition, batch(producer=(7, -1, 4))).duplicate
         append(partition, batch(producer=(7, 0, 5)))
         for epoch in (-1, -2):
-            refused = partition.append(batch(producer=(7, epoch, 6)), Origin.CLIENT)
+            refused = partition.append(batch(producer=(7, epoch, 6)), Origin.CLIENT, START)
             assert error_of(refused) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert [(one.producer_epoch, one.last_sequence) for one in partition.active_producers()] == [(0, 5)]
 
@@ -125,10 +137,10 @@ def test_a_transaction_without_an_epoch_is_not_opened_where_nothing_is_verified(
     async def main() -> None:
         partition = Node(verification_enabled=False).partition
         for epoch, error in ((-1, ErrorCode.INVALID_RECORD), (-2, ErrorCode.INVALID_PRODUCER_EPOCH)):
-            refused = partition.append(batch(producer=(7, epoch, 0), transactional=True), Origin.CLIENT)
+            refused = partition.append(batch(producer=(7, epoch, 0), transactional=True), Origin.CLIENT, START)
             assert error_of(refused) == error
         append(partition, batch(producer=(7, 0, 0), transactional=True))
-        refused = partition.append(batch(producer=(7, -1, 0), transactional=True), Origin.CLIENT)
+        refused = partition.append(batch(producer=(7, -1, 0), transactional=True), Origin.CLIENT, START)
         assert error_of(refused) == ErrorCode.INVALID_PRODUCER_EPOCH
 
     run(main())
@@ -150,7 +162,9 @@ def test_a_marker_of_a_producer_id_below_minus_1_is_written_and_means_nothing(
 ) -> None:
     async def main() -> None:
         partition = Node().partition
-        outcome = partition.append(marker(producer_id, epoch, True), Origin.COORDINATOR, marker_transaction_version=0)
+        outcome = partition.append(
+            marker(producer_id, epoch, True), Origin.COORDINATOR, START, marker_transaction_version=0
+        )
         assert error_of(outcome) == error
         assert (partition.log_end_offset, list(partition.active_producers())) == (1 if error == 0 else 0, [])
 
@@ -171,7 +185,7 @@ def test_a_producer_does_not_say_when_its_records_are_appended(
     async def main() -> None:
         partition = Node(**settings).partition
         sent = with_header(batch(2, timestamp=timestamp), 35, timestamp.to_bytes(8, "big", signed=True))
-        outcome = partition.append(of_attributes(sent, LOG_APPEND_TIME), Origin.CLIENT)
+        outcome = partition.append(of_attributes(sent, LOG_APPEND_TIME), Origin.CLIENT, START)
         assert error_of(outcome) == error
         if isinstance(outcome, Refused):
             assert [number for number, _ in outcome.record_errors] == [0, 1]
@@ -226,7 +240,7 @@ def test_a_duplicate_gets_the_first_answer_also_after_crashes() -> None:
             restart()
             again = append(node.partition, batch(producer=(7, 0, 1)))
             assert (again.base_offset, again.duplicate) == (1, True)
-            old = node.partition.append(batch(producer=(7, 0, 0)), Origin.CLIENT)
+            old = node.partition.append(batch(producer=(7, 0, 0)), Origin.CLIENT, START)
             assert error_of(old) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             assert node.partition.log_end_offset == 6
 
@@ -237,17 +251,19 @@ def test_a_transaction_needs_its_guard() -> None:
     async def main() -> None:
         partition = Node().partition
         data = batch(producer=(7, 0, 0), transactional=True)
-        assert error_of(partition.append(data, Origin.CLIENT)) == ErrorCode.INVALID_TXN_STATE
-        guard = partition.start_verification(ProducerId(7), Epoch(0), 0, False)
+        assert error_of(partition.append(data, Origin.CLIENT, START)) == ErrorCode.INVALID_TXN_STATE
+        guard = partition.start_verification(ProducerId(7), Epoch(0), 0, False, START)
         assert isinstance(guard, VerificationGuard)
-        assert error_of(partition.append(data, Origin.CLIENT, guard=VerificationGuard())) == ErrorCode.INVALID_TXN_STATE
+        unguarded = partition.append(data, Origin.CLIENT, START, guard=VerificationGuard())
+        assert error_of(unguarded) == ErrorCode.INVALID_TXN_STATE
         append(partition, data, guard=guard)
-        assert partition.start_verification(ProducerId(7), Epoch(0), 1, False) is None, "its transaction is open here"
+        again = partition.start_verification(ProducerId(7), Epoch(0), 1, False, START)
+        assert again is None, "its transaction is open here"
         append(partition, batch(producer=(7, 0, 1), transactional=True))
         plain = batch(producer=(7, 0, 2))
-        assert error_of(partition.append(plain, Origin.CLIENT)) == ErrorCode.INVALID_TXN_STATE
+        assert error_of(partition.append(plain, Origin.CLIENT, START)) == ErrorCode.INVALID_TXN_STATE
         end(partition, 7, 0, True)
-        stale = partition.append(batch(producer=(7, 0, 2), transactional=True), Origin.CLIENT, guard=guard)
+        stale = partition.append(batch(producer=(7, 0, 2), transactional=True), Origin.CLIENT, START, guard=guard)
         assert error_of(stale) == ErrorCode.INVALID_TXN_STATE
 
     run(main())
@@ -259,11 +275,11 @@ def test_a_guard_does_not_outlive_the_marker() -> None:
 
     async def main() -> None:
         partition = Node().partition
-        guard = partition.start_verification(ProducerId(7), Epoch(0), 0, False)
+        guard = partition.start_verification(ProducerId(7), Epoch(0), 0, False, START)
         assert isinstance(guard, VerificationGuard)
         end(partition, 7, 0, False)
         data = batch(producer=(7, 0, 0), transactional=True)
-        assert error_of(partition.append(data, Origin.CLIENT, guard=guard)) == ErrorCode.INVALID_TXN_STATE
+        assert error_of(partition.append(data, Origin.CLIENT, START, guard=guard)) == ErrorCode.INVALID_TXN_STATE
 
     run(main())
 
@@ -275,7 +291,7 @@ def test_markers_follow_their_rules() -> None:
 
         def answer(epoch: int, coordinator_epoch: LeaderEpoch, version: int) -> ErrorCode:
             data = marker(7, epoch, True, coordinator_epoch)
-            outcome = partition.append(data, Origin.COORDINATOR, marker_transaction_version=version)
+            outcome = partition.append(data, Origin.COORDINATOR, START, marker_transaction_version=version)
             return error_of(outcome)
 
         assert answer(2, LeaderEpoch(5), 0) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -286,8 +302,8 @@ def test_markers_follow_their_rules() -> None:
         assert partition.producers.open_transactions() == []
         for producer_id, epoch in ((-1, 0), (7, -1)):
             data = marker(producer_id, epoch, True)
-            assert error_of(partition.append(data, Origin.COORDINATOR)) == ErrorCode.UNKNOWN_SERVER_ERROR
-        refused = partition.append(batch(producer=(7, 3, 0)), Origin.CLIENT)
+            assert error_of(partition.append(data, Origin.COORDINATOR, START)) == ErrorCode.UNKNOWN_SERVER_ERROR
+        refused = partition.append(batch(producer=(7, 3, 0)), Origin.CLIENT, START)
         assert isinstance(refused, Refused)
         assert refused.error == ErrorCode.INVALID_PRODUCER_EPOCH
         assert refused.message is not None and "producer_id=7 epoch=3" in refused.message
@@ -374,11 +390,11 @@ def test_a_full_disk_refuses_and_goes_on() -> None:
         node = Node(disk)
         append(node.partition, batch())
         disk.capacity = disk.used() + 100
-        outcome = node.partition.append(batch(size=1000), Origin.CLIENT)
+        outcome = node.partition.append(batch(size=1000), Origin.CLIENT, START)
         assert error_of(outcome) == ErrorCode.KAFKA_STORAGE_ERROR
         assert node.partition.log_end_offset == 1
         disk.capacity = None
-        assert isinstance(node.partition.append(batch(size=1000), Origin.CLIENT), Appended)
+        assert isinstance(node.partition.append(batch(size=1000), Origin.CLIENT, START), Appended)
         await node.settled()
         kept = bytes_of(node.partition)
         node.lose_power()

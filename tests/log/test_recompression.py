@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.log.log_doubles import Node, append, bytes_of, error_of, run
+from tests.log.log_doubles import START, Node, append, bytes_of, error_of, run
 
 from fencepost.log.outcome import Refused
 from fencepost.log.producer_state import Origin
@@ -124,7 +124,7 @@ def test_what_is_wrong_with_the_batch_comes_before_what_is_wrong_with_its_produc
         )
         for epoch in (3, 2):
             batch = sent(Compression.GZIP, (7, epoch), 9)
-            assert error_of(partition.append(batch, Origin.CLIENT)) == ErrorCode.MESSAGE_TOO_LARGE
+            assert error_of(partition.append(batch, Origin.CLIENT, START)) == ErrorCode.MESSAGE_TOO_LARGE
 
     run(main())
 

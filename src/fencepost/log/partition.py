@@ -51,8 +51,6 @@ class Journal(Protocol):
     flush_to_os: bool
     space: Space
 
-    def now(self) -> Milliseconds: ...
-
     def new_segment(self, partition: Partition, base_offset: Offset) -> Segment: ...
 
     def appended(self, partition: Partition, segment: Segment, position: int, data: Buffer) -> Lsn: ...
@@ -129,31 +127,30 @@ class Partition:
     # Appending
 
     def start_verification(
-        self, producer_id: ProducerId, producer_epoch: Epoch, base_sequence: int, supports_epoch_bump: bool
+        self, producer_id: ProducerId, producer_epoch: Epoch, base_sequence: int, epoch_bump: bool, now: Milliseconds
     ) -> VerificationGuard | Refused | None:
         """Begin to verify a transactional write (facts §6.6): a guard; None if its transaction is open here."""
-        found = self.producers.start_verification(
-            producer_id, producer_epoch, base_sequence, supports_epoch_bump, self._journal.now()
-        )
+        found = self.producers.start_verification(producer_id, producer_epoch, base_sequence, epoch_bump, now)
         if isinstance(found, ErrorCode):
             return Refused(found, "a newer producer has written here with this producer id")
         return found
 
-    def check(self, batch: Buffer, header: BatchHeader, pace: Pace) -> Steps[Checked]:
+    def check(self, batch: Buffer, header: BatchHeader, now: Milliseconds, pace: Pace) -> Steps[Checked]:
         """What is to become of a client's batch as far as the batch tells: for `append`, which else does it at once."""
-        return check_batch(batch, header, self.settings, self._journal.now(), pace)
+        return check_batch(batch, header, self.settings, now, pace)
 
     def append(
         self,
         batch: Buffer,
         origin: Origin,
+        now: Milliseconds,
         *,
         guard: VerificationGuard | None = None,
         marker_transaction_version: int = 0,
         control: ControlRecord | None = None,
         checked: Checked | None = None,
     ) -> Appended | Refused:
-        """Check one batch against the rules of facts §5.3 and §6.3-§6.5 and append it.
+        """Check one batch against the rules of facts §5.3 and §6.3-§6.5 and append it.  `now`: when it is appended.
 
         A writable view is stamped in its place: whoever gives one does not use the batch again.  `control`: what a
         marker says, if its writer knows; else it is read.  Never awaits: check and append are one step.
@@ -165,7 +162,7 @@ class Partition:
                 header = read_header(batch)
             except ProtocolError as unreadable:
                 return Refused(ErrorCode.INVALID_RECORD, str(unreadable))
-            checked = finish(self.check(batch, header, Pace())) if origin is Origin.CLIENT else None
+            checked = finish(self.check(batch, header, now, Pace())) if origin is Origin.CLIENT else None
         if checked is not None:
             if checked.refused is not None:
                 return self._refused(checked.refused)
@@ -174,7 +171,7 @@ class Partition:
             elif checked.max_timestamp != header.max_timestamp:
                 batch, header = with_max_timestamp(batch, header, checked.max_timestamp)
         elif header.is_control:
-            return self._append_marker(batch, header, marker_transaction_version, control)
+            return self._append_marker(batch, header, now, marker_transaction_version, control)
         wanted = self.settings.compression
         if wanted is not None and wanted != header.attributes & 7:
             batch, header = in_codec_of_topic(batch, header, wanted, self.settings)
@@ -182,7 +179,7 @@ class Partition:
             why = f"the batch has {header.size} bytes, a segment {self.settings.segment_bytes} at most (segment.bytes)"
             return Refused(ErrorCode.RECORD_LIST_TOO_LARGE, why)
         answered = self._check_producer(header, origin, guard) if header.producer_id >= 0 else None
-        return self._write(batch, header) if answered is None else answered
+        return self._write(batch, header, now) if answered is None else answered
 
     def _check_producer(
         self, header: BatchHeader, origin: Origin, guard: VerificationGuard | None
@@ -205,7 +202,7 @@ class Partition:
         return wrong if silent else replace(wrong, log_start_offset=self.log_start_offset)
 
     def _append_marker(
-        self, batch: Buffer, header: BatchHeader, transaction_version: int, control: ControlRecord | None
+        self, batch: Buffer, header: BatchHeader, now: Milliseconds, version: int, control: ControlRecord | None
     ) -> Appended | Refused:
         record = control or read_control_record(batch, 0, header)
         if record is None or record.coordinator_epoch is None:
@@ -213,13 +210,15 @@ class Partition:
         if not header.names_a_producer:
             return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer id and an epoch")
         if header.has_producer_id:
-            error = self.producers.check_marker(header, record.coordinator_epoch, transaction_version)
+            error = self.producers.check_marker(header, record.coordinator_epoch, version)
             if error is not None:
                 return Refused(error)
-        return self._write(batch, header, (record.coordinator_epoch, record.type == COMMIT))
+        return self._write(batch, header, now, (record.coordinator_epoch, record.type == COMMIT))
 
-    def _write(self, batch: Buffer, header: BatchHeader, marker: Ending | None = None) -> Appended | Refused:
-        journal, base_offset, now = self._journal, self.log_end_offset, self._journal.now()
+    def _write(
+        self, batch: Buffer, header: BatchHeader, now: Milliseconds, marker: Ending | None = None
+    ) -> Appended | Refused:
+        journal, base_offset = self._journal, self.log_end_offset
         # A copy of a large batch costs as much as all the rest.
         data = batch if isinstance(batch, memoryview) and not batch.readonly else bytearray(batch)
         log_append_time = -1

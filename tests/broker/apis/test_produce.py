@@ -17,6 +17,7 @@ from tests.broker.wire import (
     new_topic,
     produce,
     produce_request,
+    serving,
     values,
 )
 
@@ -90,6 +91,28 @@ def test_zstd_needs_version_7(client: Client, version: int) -> None:
 def test_log_append_time_is_told(client: Client) -> None:
     topic = new_topic(client, message_timestamp_type="LogAppendTime")
     assert produce(client, topic, batch("a")).log_append_time_ms > NOW
+
+
+class Ticking:
+    """A clock that is a millisecond on whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.at = NOW
+
+    def now(self) -> Milliseconds:
+        self.at += 1
+        return Milliseconds(self.at)
+
+
+def test_what_is_written_at_once_is_appended_at_one_time() -> None:
+    with serving() as broker:
+        client = Client(broker)
+        topic = new_topic(client, 3, message_timestamp_type="LogAppendTime")
+        broker.node.clock = clock = Ticking()
+        request = produce_request(client, topic, [batch("a"), batch("b"), batch("c")])
+        written = client.ask(request, VERSIONS[-1]).responses[0].partition_responses
+        assert {one.log_append_time_ms for one in written} == {clock.at}
+        client.close()
 
 
 @pytest.mark.parametrize("version", VERSIONS)

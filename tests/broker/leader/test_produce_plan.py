@@ -57,7 +57,8 @@ def test_the_transactional_batches_of_a_request_have_one_producer_id_and_epoch(
     pairs: list[tuple[int, int]], refused: bool
 ) -> None:
     context: Any = SimpleNamespace(may=lambda *_: True)
-    found = failure(request(), [write_to(n, pair) for n, pair in enumerate(pairs)], context)
+    writes = [write_to(n, pair) for n, pair in enumerate(pairs)]
+    found = failure(request(), writes, writes, context)
     assert (found is not None and found.error is ErrorCode.INVALID_PRODUCER_ID_MAPPING) is refused
 
 

@@ -223,7 +223,7 @@ def test_no_step_tells_of_all_that_there_is(
             data = encode_batch(
                 [(0, b"k", b"v", ())], producer_id=ProducerId(number), producer_epoch=Epoch(0), base_sequence=0
             )
-            assert isinstance(written.append(data, Origin.CLIENT), Appended)
+            assert isinstance(written.append(data, Origin.CLIENT, broker.node.clock.now()), Appended)
 
     on_the_loop(broker, fill)
     monkeypatch.setattr(broker.node, "slices", Slices(steps=1))
@@ -249,7 +249,7 @@ def test_no_step_looks_at_every_partition_that_a_fetch_reads(broker: Broker, mon
         for number in range(MANY):
             partition = broker.node.storage.partition(name, number)
             assert partition is not None
-            assert isinstance(partition.append(one, Origin.CLIENT), Appended)
+            assert isinstance(partition.append(one, Origin.CLIENT, broker.node.clock.now()), Appended)
 
     on_the_loop(broker, fill)
     wait_until("all of them can be read", lambda: values(fetch(writer, name, partition=MANY - 1)) == ["v"])

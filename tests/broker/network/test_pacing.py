@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -158,7 +159,8 @@ def test_who_is_interrupted_is_told_before_others_go_first_and_not_where_there_i
     stand, ended = Stand(), list[str]()
 
     async def main(_: VirtualLoop) -> None:
-        reply: Any = begin(work(kinds, ended), cast(Any, stand), lambda: stand.log.append("interrupted"))
+        interrupted = partial(stand.log.append, "interrupted")
+        reply: Any = begin(work(kinds, ended), cast(Any, stand), interrupted=interrupted)
         assert stand.log == (["interrupted"] if kinds else [])
         assert (await reply if kinds else reply) == [told(kind, number) for number, kind in enumerate(kinds)]
 

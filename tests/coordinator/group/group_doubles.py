@@ -74,6 +74,7 @@ class FakeJournal:
         self,
         batch: bytes,
         origin: Origin,
+        now: Milliseconds,  # noqa: ARG002
         /,
         *,
         guard: VerificationGuard | None = None,

@@ -78,7 +78,7 @@ class Writing:
         )
 
     def _append(self, batch: bytes) -> None:
-        assert isinstance(self.log.append(batch, Origin.COORDINATOR), Appended)
+        assert isinstance(self.log.append(batch, Origin.COORDINATOR, self.time), Appended)
 
 
 def told(shard: GroupCoordinatorShard) -> Any:
@@ -107,7 +107,7 @@ def test_the_last_record_of_a_key_says_it_all(seed: int) -> None:
 def test_a_last_record_that_cannot_be_read_is_named(key: bytes) -> None:
     world = World()
     world.commit({A: 1})
-    world.journal.append(encode_batch([(0, key, b"\0\3", ())]), Origin.COORDINATOR)
+    world.journal.append(encode_batch([(0, key, b"\0\3", ())]), Origin.COORDINATOR, Milliseconds(0))
     loading = Loading(GroupCoordinatorShard(7, world.journal, world))
     with pytest.raises(JournalUnreadable, match=r"__consumer_offsets-7 cannot be read at offset 1: "):
         loading.step(9)
@@ -118,7 +118,9 @@ def test_a_bit_that_flipped_in_a_marker_decides_no_offset() -> None:
     whole = control_batch(ProducerId(1), Epoch(0), LeaderEpoch(0), True, Milliseconds(5))
     for bit in _checked(whole):
         world = World()
-        world.journal.append(journal.batch([an_offset()], ProducerIdAndEpoch.of(1, 0)), Origin.COORDINATOR)
+        world.journal.append(
+            journal.batch([an_offset()], ProducerIdAndEpoch.of(1, 0)), Origin.COORDINATOR, Milliseconds(5)
+        )
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << (bit % 8)
         loading = Loading(GroupCoordinatorShard(7, world.journal, world))
@@ -210,7 +212,9 @@ def test_answers_depend_on_what_was_written_while_a_journal_was_read() -> None:
     reading = coordinator.start_loading(0)
     assert reading is not None
     world.journal.append(
-        control_batch(ProducerId(1), Epoch(0), LeaderEpoch(0), True, Milliseconds(5)), Origin.COORDINATOR
+        control_batch(ProducerId(1), Epoch(0), LeaderEpoch(0), True, Milliseconds(5)),
+        Origin.COORDINATOR,
+        Milliseconds(5),
     )
     at_once(reading)
     assert coordinator.delete_group("nobody", Pace()).lsn == world.lsn

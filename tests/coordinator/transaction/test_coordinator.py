@@ -308,7 +308,7 @@ def test_requests_wait_while_a_partition_is_loaded() -> None:
 def test_a_journal_that_cannot_be_read_is_not_half_published(world: World) -> None:
     pair_of(world.init())
     journal = world.journal("t")
-    journal.append(journal.batches[-1], Origin.COORDINATOR)
+    journal.append(journal.batches[-1], Origin.COORDINATOR, world.clock.now())
     damaged = bytearray(journal.batches[-1])
     damaged[-20] ^= 255
     journal.batches.append(bytes(damaged))

@@ -26,7 +26,7 @@ class Log:
     def __init__(self) -> None:
         self.appended: list[bytes] = []
 
-    def append(self, batch: bytes, _: object) -> Appended:
+    def append(self, batch: bytes, *_: object) -> Appended:
         self.appended.append(batch)
         return Appended(Offset(0), Offset(0), -1, Offset(0), lsn=Lsn(1))
 

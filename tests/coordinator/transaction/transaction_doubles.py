@@ -81,7 +81,7 @@ class FakeJournal:
         self._world = world
         self.refuse: ErrorCode | None = None
 
-    def append(self, batch: bytes, origin: Origin) -> Appended | Refused:
+    def append(self, batch: bytes, origin: Origin, now: Milliseconds) -> Appended | Refused:  # noqa: ARG002
         assert origin is Origin.COORDINATOR
         if self.refuse is not None:
             return Refused(self.refuse, None)
@@ -203,7 +203,7 @@ class World:
         The markers of a prepared transaction stay missing until `release`.
         """
         journal = self.journal(transaction.transactional_id)
-        journal.append(encode(transaction, max(self.level, 1)), Origin.COORDINATOR)
+        journal.append(encode(transaction, max(self.level, 1)), Origin.COORDINATOR, self.clock.now())
         self.markers.answers = dict.fromkeys(transaction.partitions, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.fail_over()
 

@@ -247,7 +247,7 @@ def test_what_is_left_of_an_aborted_transaction_stays_aborted_when_its_beginning
         node = Node(**SETTINGS)
         partition = node.partition
         for sequence, key in enumerate((b"a", b"b")):
-            guard = partition.start_verification(ProducerId(1), Epoch(0), sequence, False)
+            guard = partition.start_verification(ProducerId(1), Epoch(0), sequence, False, START)
             assert not isinstance(guard, Refused)
             records = [(START, key, b"1", ())]
             data = encode_batch(

@@ -32,7 +32,7 @@ from fencepost.protocol.steps import ITEM, Pace, Room, Steps
 @serves(ProduceRequest, advertised_first=0, in_turn=True)
 def produce(request: ProduceRequest, context: RequestContext, node: Node) -> Reply | Later:
     plan = ProducePlan(request, context, node)
-    return pacing.begin(_steps(plan, request.acks, node.unfolding), node.slices, plan.own)
+    return pacing.begin(_steps(plan, request.acks, node.unfolding), node.slices, interrupted=plan.own)
 
 
 def _steps(plan: ProducePlan, acks: int, room: Room) -> HandlerSteps[Reply]:
@@ -42,7 +42,8 @@ def _steps(plan: ProducePlan, acks: int, room: Room) -> HandlerSteps[Reply]:
         yield from plan.verify()
         yield from plan.check(pace)
     complete = yield from plan.append(pace)
-    plan.tell_timed_out()
+    if not complete:
+        plan.tell_timed_out()
     if acks == 0:
         # The client hears of an error by the connection's end, since it reads no answer.
         return NO_ANSWER if complete else CLOSE

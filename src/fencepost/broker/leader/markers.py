@@ -13,7 +13,7 @@ from fencepost.log.producer_state import Origin
 from fencepost.log.storage import Storage
 from fencepost.protocol.control import ABORT, COMMIT, ControlRecord, control_batch
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.types import CONSUMER_OFFSETS, TopicPartition
+from fencepost.protocol.types import CONSUMER_OFFSETS, Milliseconds, TopicPartition
 from fencepost.runtime import Clock, Slices
 
 AT_ONCE: Final = 100
@@ -29,17 +29,14 @@ class LocalMarkers:
         self._clock = clock
 
     def write(self, marker: Marker, partitions: Sequence[TopicPartition]) -> Results:
-        batch = control_batch(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            marker.commit,
-            self._clock.now(),
-        )
+        now = self._clock.now()
+        batch = control_batch(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit, now)
         control = ControlRecord(COMMIT if marker.commit else ABORT, marker.coordinator_epoch)
-        return {partition: self._write_one(partition, marker, batch, control) for partition in partitions}
+        return {partition: self._write_one(partition, marker, batch, control, now) for partition in partitions}
 
-    def _write_one(self, at: TopicPartition, marker: Marker, batch: bytes, control: ControlRecord) -> ErrorCode:
+    def _write_one(
+        self, at: TopicPartition, marker: Marker, batch: bytes, control: ControlRecord, now: Milliseconds
+    ) -> ErrorCode:
         partition = self.storage.partition(at.topic, at.partition)
         if partition is None:
             deleted = not self.storage.exists(at.topic, at.partition)
@@ -49,7 +46,7 @@ class LocalMarkers:
                 at.partition, batch, marker.producer_id, control, marker.transaction_version
             )
         outcome = partition.append(
-            batch, Origin.COORDINATOR, marker_transaction_version=marker.transaction_version, control=control
+            batch, Origin.COORDINATOR, now, marker_transaction_version=marker.transaction_version, control=control
         )
         return outcome.error if isinstance(outcome, Refused) else ErrorCode.NONE
 

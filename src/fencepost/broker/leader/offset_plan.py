@@ -121,7 +121,7 @@ class OffsetPlan:
         partition = node.storage.partition(*at)
         if error or partition is None:
             return self._refused(error or ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        found = partition.start_verification(*self._producer, -1, version >= IMPLICIT_ADD_SINCE)
+        found = partition.start_verification(*self._producer, -1, version >= IMPLICIT_ADD_SINCE, node.clock.now())
         if isinstance(found, Refused):
             return self._refused(self._of_log(found.error), node.storage.lsn)
         if found is None:

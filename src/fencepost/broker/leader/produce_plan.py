@@ -28,7 +28,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import ProduceRequest
 from fencepost.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from fencepost.protocol.steps import ITEM, Pace, Steps
-from fencepost.protocol.types import NO_LSN, Lsn, TopicPartition
+from fencepost.protocol.types import NO_LSN, Lsn, Milliseconds, TopicPartition
 
 IMPLICIT_ADD_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
@@ -82,8 +82,6 @@ def find(write: Write, context: RequestContext, node: Node) -> None:
 
 def refuse_repeated(writes: list[Write], pace: Pace) -> Steps[None]:
     """Refuse each partition that is named twice: of two batches one would be verified for the other."""
-    if len(writes) == 1:
-        return
     places: Counter[TopicPartition] = Counter()
     for write in writes:
         yield from pace.spend(1)
@@ -94,22 +92,17 @@ def refuse_repeated(writes: list[Write], pace: Pace) -> Steps[None]:
             write.refuse(ErrorCode.INVALID_REQUEST, f"{write.at} stands in the request more than once")
 
 
-def _transactional(writes: list[Write]) -> list[tuple[Write, BatchHeader]]:
-    return [
-        (write, write.header)
-        for write in writes
-        if write.outcome is None and write.header is not None and write.header.is_transactional
-    ]
+def failure(
+    request: ProduceRequest, writes: list[Write], transactional: list[Write], context: RequestContext
+) -> Refused | None:
+    """Why nothing of the request is appended, in the order of Apache Kafka (facts §6.3 a, e; `record_sets`).
 
-
-def failure(request: ProduceRequest, writes: list[Write], context: RequestContext) -> Refused | None:
-    """Why nothing of the request is appended, in the order of Apache Kafka (facts §6.3 a, e; `record_sets`)."""
-    transactional = False
+    `transactional`: those of the writes whose batch is.
+    """
     for write in writes:
         if write.flaw is not None and write.flaw.in_any_place:
             return write.flaw.refused
-        if write.header is not None and write.header.is_transactional:
-            transactional = True
+        if transactional and write is transactional[0]:
             break
     if transactional and not _may_write_transactions(request, context):
         message = "a transactional batch needs a transactional id, and the right to write with it"
@@ -117,9 +110,10 @@ def failure(request: ProduceRequest, writes: list[Write], context: RequestContex
     for write in writes:
         if write.flaw is not None and write.flaw.in_its_place:
             return write.flaw.refused
-    if not transactional:
+    if len(transactional) < 2:
         return None
-    pairs = {(of.producer_id, of.producer_epoch) for _, of in _transactional(writes) if of.has_producer_id}
+    found = [write.header for write in transactional if write.outcome is None and write.header is not None]
+    pairs = {(header.producer_id, header.producer_epoch) for header in found if header.has_producer_id}
     if len(pairs) < 2:
         return None
     message = "the transactional batches of a request are of one producer"
@@ -131,18 +125,21 @@ def _may_write_transactions(request: ProduceRequest, context: RequestContext) ->
     return name is not None and context.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name)
 
 
-def to_be_verified(writes: list[Write], implicit: bool) -> Waiting:
-    """The transactional writes for which the transaction coordinator must vouch (KIP-890), each with its guard.
+def to_be_verified(transactional: list[Write], implicit: bool, now: Milliseconds) -> Waiting:
+    """Of the transactional writes those for which the transaction coordinator must vouch (KIP-890), with their guards.
 
     What a newer producer has fenced is refused.  `implicit`: the leader adds partitions to the transaction.
     """
     waiting: Waiting = {}
-    for write, header in _transactional(writes):
-        assert write.partition is not None
+    for write in transactional:
+        if write.outcome is not None:
+            continue
+        header = write.header
+        assert write.partition is not None and header is not None
         if header.producer_id < 0 or not (implicit or write.partition.settings.verification_enabled):
             continue  # left to the log
         found = write.partition.start_verification(
-            header.producer_id, header.producer_epoch, header.base_sequence, implicit
+            header.producer_id, header.producer_epoch, header.base_sequence, implicit, now
         )
         if isinstance(found, Refused):
             write.outcome = found
@@ -174,13 +171,28 @@ def tell_timed_out(request: ProduceRequest, writes: list[Write], coordinator: Tr
 class ProducePlan:
     """The writes of one request, and what became of them."""
 
-    __slots__ = ("_context", "_is_plain", "_lsn", "_node", "_request", "_waited", "_writes", "topics")
+    __slots__ = (
+        "_context",
+        "_is_plain",
+        "_lsn",
+        "_node",
+        "_now",
+        "_request",
+        "_transactional",
+        "_waited",
+        "_writes",
+        "topics",
+    )
 
     def __init__(self, request: ProduceRequest, context: RequestContext, node: Node) -> None:
         self._request = request
         self._context = context
         self._node = node
+        self._now = node.clock.now()
+        """The time of all that is done at once; another one where others were served meanwhile."""
         self._writes: list[Write] = []
+        self._transactional: list[Write] = []
+        """Those whose batch is part of a transaction."""
         self._is_plain = True
         """Whether nothing can refuse all of it, nor need be asked of a transaction coordinator."""
         self._waited = False
@@ -208,12 +220,16 @@ class ProducePlan:
                     yield from pace.rest()
                 write = Write(TopicPartition(name, data.index), data)
                 find(write, context, node)
-                if write.flaw is not None or write.header is None or write.header.is_transactional:
+                if write.header is not None and write.header.is_transactional:
+                    self._transactional.append(write)
+                if write.flaw is not None:
                     self._is_plain = False
                 writes.append(write)
             self.topics.append((topic, writes))
             self._writes += writes
-        yield from refuse_repeated(self._writes, pace)
+        self._is_plain &= not self._transactional
+        if len(self._writes) > 1:
+            yield from refuse_repeated(self._writes, pace)
 
     def _name(self, topic: TopicProduceData) -> str:
         if self._context.version < TOPIC_IDS_SINCE:
@@ -225,7 +241,7 @@ class ProducePlan:
         """Whether something refuses the whole request; then it is the outcome of every write."""
         if self._is_plain:
             return False
-        failed = failure(self._request, self._writes, self._context)
+        failed = failure(self._request, self._writes, self._transactional, self._context)
         if failed is not None:
             for write in self._writes:
                 write.outcome = failed
@@ -236,9 +252,9 @@ class ProducePlan:
         if self._is_plain:
             return
         for write in self._writes if self._waited else ():
-            self._refuse_deleted(write)
+            self._look_again(write)
         version, transactional_id = self._context.version, self._request.transactional_id
-        waiting = to_be_verified(self._writes, version >= IMPLICIT_ADD_SINCE)
+        waiting = to_be_verified(self._transactional, version >= IMPLICIT_ADD_SINCE, self._now)
         if not waiting:
             return
         header = next(iter(waiting.values())).header
@@ -261,7 +277,9 @@ class ProducePlan:
                 write.outcome = write.flaw.refused
             if write.outcome is None:
                 assert write.partition is not None and write.header is not None and write.data.records is not None
-                write.checked = yield from write.partition.check(write.data.records, write.header, pace)
+                if self._waited:
+                    self._now = self._node.clock.now()
+                write.checked = yield from write.partition.check(write.data.records, write.header, self._now, pace)
 
     def append(self, pace: Pace) -> Steps[bool]:
         """Append to the logs, where each verification guard still holds: much may have happened since it was asked.
@@ -273,11 +291,11 @@ class ProducePlan:
             if pace.is_used_up(ITEM):
                 yield from pace.rest()
             if self._waited:
-                self._refuse_deleted(write)
+                self._look_again(write)
             if write.outcome is None:
                 assert write.partition is not None and write.data.records is not None
                 write.outcome = write.partition.append(
-                    write.data.records, Origin.CLIENT, guard=write.guard, checked=write.checked
+                    write.data.records, Origin.CLIENT, self._now, guard=write.guard, checked=write.checked
                 )
             if isinstance(write.outcome, Appended):
                 self._lsn = max(self._lsn, write.outcome.lsn)
@@ -298,6 +316,8 @@ class ProducePlan:
         """
         return self._lsn if complete else max(self._lsn, self._node.storage.lsn)
 
-    def _refuse_deleted(self, write: Write) -> None:
+    def _look_again(self, write: Write) -> None:
+        """After others were served: it is later, and the partition may have been deleted."""
+        self._now = self._node.clock.now()
         if write.outcome is None and self._node.storage.partition(*write.at) is not write.partition:
             write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{write.at} was deleted meanwhile")

@@ -27,17 +27,24 @@ HandlerSteps: TypeAlias = Generator[Callable[[], Any] | Awaitable[Any] | None, A
 """As `Steps`; what it yields may also be something to be awaited, whose result is sent in."""
 
 
-def begin(steps: HandlerSteps[Reply], slices: Slices, interrupted: Callable[[], None]) -> Reply | Later:
+def begin(
+    steps: HandlerSteps[Reply],
+    slices: Slices,
+    answers: AnswerMemory | None = None,
+    interrupted: Callable[[], None] | None = None,
+) -> Reply | Later:
     """Do the first step; the rest, if there is any, is to be awaited, after a call of `interrupted`.
 
-    That raises CancelledError if the node stops.
+    `answers`: where the answer takes a place, if it may be large.  To await the rest raises CancelledError if the node
+    stops.
     """
     try:
         pause = next(steps)
     except StopIteration as done:
         return cast("Reply", done.value)
-    interrupted()
-    return _go_on(steps, pause, slices, None)
+    if interrupted is not None:
+        interrupted()
+    return _go_on(steps, pause, slices, answers)
 
 
 def in_steps(handler: Callable[[Any, RequestContext, Node], HandlerSteps[Reply]]) -> Handler:
@@ -45,13 +52,8 @@ def in_steps(handler: Callable[[Any, RequestContext, Node], HandlerSteps[Reply]]
 
     @wraps(handler)
     def begun(request: Any, context: RequestContext, node: Node) -> Reply | Later:
-        steps = handler(request, context, node)
-        try:
-            pause = next(steps)
-        except StopIteration as done:
-            return cast("Reply", done.value)
         is_large = request.__schema__.api in A_FEW_AT_A_TIME
-        return _go_on(steps, pause, node.slices, node.answer_memory if is_large else None)
+        return begin(handler(request, context, node), node.slices, node.answer_memory if is_large else None)
 
     return begun
 

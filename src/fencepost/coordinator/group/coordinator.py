@@ -214,7 +214,7 @@ class GroupCoordinator:
         self._membership.heard_of(shard, self._begin(shard, who.group_id), who.member_id)
         errors, entries, taken = self._entries(who.group_id, offsets)
         if entries:
-            outcome = shard.append(entries)
+            outcome = shard.append(entries, self._clock.now())
             if isinstance(outcome, ErrorCode):
                 return Committed(dict.fromkeys(offsets, outcome), shard.lsn)
             for number, at in enumerate(taken):
@@ -242,7 +242,7 @@ class GroupCoordinator:
         self._begin(shard, who.group_id)
         errors, entries, taken = self._entries(who.group_id, offsets)
         if entries:
-            outcome = shard.append_transactional(entries, producer, guard)
+            outcome = shard.append_transactional(entries, self._clock.now(), producer, guard)
             if isinstance(outcome, ErrorCode):
                 return Committed(dict.fromkeys(offsets, outcome), shard.lsn)
             for number, at in enumerate(taken):
@@ -278,9 +278,8 @@ class GroupCoordinator:
         partition = self._storage.partition(CONSUMER_OFFSETS, index)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        outcome = partition.append(
-            batch, Origin.COORDINATOR, marker_transaction_version=marker_transaction_version, control=control
-        )
+        now, version = self._clock.now(), marker_transaction_version
+        outcome = partition.append(batch, Origin.COORDINATOR, now, marker_transaction_version=version, control=control)
         if isinstance(outcome, Refused):
             return outcome.error
         shard = self._shards.get(index)
@@ -392,7 +391,7 @@ class GroupCoordinator:
             entries += [journal.offset_commit_tombstone(group_id, at, now) for at in partitions]
             if with_group and group_id in shard.groups:
                 entries.append(journal.group_entry(group_id, None, now))
-        outcome = shard.append(entries) if entries else None
+        outcome = shard.append(entries, now) if entries else None
         if isinstance(outcome, ErrorCode):
             logger.warning("committed offsets could not be removed partition=%d error=%s", shard.index, outcome.name)
             return outcome

@@ -175,7 +175,8 @@ class Membership:
         """Append the group as it is and hold it; the error if the journal did not take it, and then nothing changed."""
         outcome: Appended | ErrorCode = journal.APPEND_ERRORS[ErrorCode.RECORD_LIST_TOO_LARGE]
         if can_be_stored(group):
-            outcome = shard.append([journal.group_entry(group.group_id, stored_form(group), self._clock.now())])
+            now = self._clock.now()
+            outcome = shard.append([journal.group_entry(group.group_id, stored_form(group), now)], now)
         if isinstance(outcome, ErrorCode):
             logger.warning(
                 "a group could not be written group_id=%s generation=%d state=%s error=%s",

@@ -49,6 +49,7 @@ class JournalPartition(Protocol):
         self,
         batch: bytes,
         origin: Origin,
+        now: Milliseconds,
         /,
         *,
         guard: VerificationGuard | None = None,
@@ -81,20 +82,28 @@ class GroupCoordinatorShard:
 
     # Writing
 
-    def append(self, entries: Sequence[Entry]) -> Appended | ErrorCode:
-        return self._append(entries, NO_PRODUCER, None)
+    def append(self, entries: Sequence[Entry], now: Milliseconds) -> Appended | ErrorCode:
+        return self._append(entries, now, NO_PRODUCER, None)
 
     def append_transactional(
-        self, entries: Sequence[Entry], producer: ProducerIdAndEpoch, guard: VerificationGuard | None
+        self,
+        entries: Sequence[Entry],
+        now: Milliseconds,
+        producer: ProducerIdAndEpoch,
+        guard: VerificationGuard | None,
     ) -> Appended | ErrorCode:
-        return self._append(entries, producer, guard)
+        return self._append(entries, now, producer, guard)
 
     def _append(
-        self, entries: Sequence[Entry], producer: ProducerIdAndEpoch, guard: VerificationGuard | None
+        self,
+        entries: Sequence[Entry],
+        now: Milliseconds,
+        producer: ProducerIdAndEpoch,
+        guard: VerificationGuard | None,
     ) -> Appended | ErrorCode:
         if sum([len(value) for _, _, value, _ in entries if value is not None]) > MOST_APPENDED:
             return journal.APPEND_ERRORS[ErrorCode.RECORD_LIST_TOO_LARGE]
-        outcome = self.log.append(journal.batch(entries, producer), Origin.COORDINATOR, guard=guard)
+        outcome = self.log.append(journal.batch(entries, producer), Origin.COORDINATOR, now, guard=guard)
         if isinstance(outcome, Appended):
             self.lsn = outcome.lsn
             return outcome

@@ -113,7 +113,7 @@ class TransactionCoordinator:
         if isinstance(decision, Refusal):
             return Initialized(decision.error, lsn=entry.lsn)
         if isinstance(decision, Transition):
-            error = self._write(entry, decision.to, level)
+            error = self._write(entry, decision.to, level, now)
             if error:
                 return Initialized(error, lsn=entry.lsn)
             if decision.to.is_prepared:
@@ -144,12 +144,12 @@ class TransactionCoordinator:
         if entry is None:
             return self._absent(transactional_id)
         request = AddPartitions(producer_id, producer_epoch, partitions, client_transaction_version)
-        level = self.settings.transaction_version()
-        decision = add_partitions(entry.transaction, request, self._clock.now(), level)
+        now, level = self._clock.now(), self.settings.transaction_version()
+        decision = add_partitions(entry.transaction, request, now, level)
         if isinstance(decision, Refusal):
             return Added(decision.error, entry.lsn, decision.timed_out)
         if isinstance(decision, Transition):
-            error = self._write(entry, decision.to, level)
+            error = self._write(entry, decision.to, level, now)
             if error:
                 return Added(error, entry.lsn)
             self._alarms.set(entry, decision.to.deadline)
@@ -188,7 +188,7 @@ class TransactionCoordinator:
         if isinstance(decision, Refusal):
             return Ended(decision.error, lsn=entry.lsn, timed_out=decision.timed_out)
         if isinstance(decision, Transition):
-            error = self._write(entry, decision.to, level)
+            error = self._write(entry, decision.to, level, now)
             if error:
                 return Ended(error, lsn=entry.lsn)
             self._finish(entry, now)
@@ -333,7 +333,7 @@ class TransactionCoordinator:
         if decision is NEEDS_PRODUCER_ID:
             fresh = self._producer_ids.next()
             decision = NEEDS_PRODUCER_ID if fresh is None else time_out(transaction, level, now, fresh)
-        if decision is NEEDS_PRODUCER_ID or self._write(entry, decision.to, level):
+        if decision is NEEDS_PRODUCER_ID or self._write(entry, decision.to, level, now):
             self._alarms.set(entry, Milliseconds(now + TIMEOUT_RETRY_MS))
             return
         self.metrics.timed_out += 1
@@ -371,10 +371,10 @@ class TransactionCoordinator:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return TransactionalIdEntry(TransactionMetadata(transactional_id, producer_id), shard, shard.lsn)
 
-    def _write(self, entry: TransactionalIdEntry, to: TransactionMetadata, level: int) -> ErrorCode:
+    def _write(self, entry: TransactionalIdEntry, to: TransactionMetadata, level: int, now: Milliseconds) -> ErrorCode:
         """Append the next state and hold it; the error if that is refused, with nothing changed."""
         assert (entry.transaction.state, to.state) in TRANSITIONS, "a transaction moves only as its table says"
-        outcome = entry.shard.append(journal.encode(to, level))
+        outcome = entry.shard.append(journal.encode(to, level), now)
         if isinstance(outcome, ErrorCode):
             logger.warning(
                 "the state of a transaction could not be written transactional_id=%s producer_id=%d epoch=%d error=%s",
@@ -402,7 +402,7 @@ class TransactionCoordinator:
         if entry is None:
             return True
         assert entry.completion is completion, "a transaction is completed by its own markers only"
-        if self._write(entry, complete(entry.transaction, now), self.settings.transaction_version()):
+        if self._write(entry, complete(entry.transaction, now), self.settings.transaction_version(), now):
             return False
         entry.completion = None
         return True

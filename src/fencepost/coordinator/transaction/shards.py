@@ -35,7 +35,7 @@ class JournalPartition(Protocol):
     @property
     def leader_epoch(self) -> LeaderEpoch: ...
 
-    def append(self, batch: bytes, origin: Origin, /) -> Appended | Refused: ...
+    def append(self, batch: bytes, origin: Origin, now: Milliseconds, /) -> Appended | Refused: ...
 
     def scan(self, offset: Offset, /) -> Iterator[tuple[BatchHeader, Buffer]]: ...
 
@@ -157,9 +157,9 @@ class TransactionCoordinatorShard:
         #: Of the last append, or of what was there before: what an answer depends on that an id is not there.
         self.lsn = journals.lsn
 
-    def append(self, batch: bytes) -> Lsn | ErrorCode:
+    def append(self, batch: bytes, now: Milliseconds) -> Lsn | ErrorCode:
         """Append a batch to the journal; its lsn, or the error that the client is told if it was refused."""
-        outcome = self.log.append(batch, Origin.COORDINATOR)
+        outcome = self.log.append(batch, Origin.COORDINATOR, now)
         if isinstance(outcome, Appended):
             self.lsn = outcome.lsn
             return outcome.lsn
@@ -284,7 +284,7 @@ class TransactionCoordinatorShards:
             for together in journal.in_batches(due(shard, list(shard.entries))):
                 yield
                 keys = due(shard, together)  # some may have been used meanwhile, or the partition resigned
-                if keys and isinstance(shard.append(journal.tombstones(keys, now)), ErrorCode):
+                if keys and isinstance(shard.append(journal.tombstones(keys, now), now), ErrorCode):
                     break
                 for key in keys:
                     self.forget(key)
