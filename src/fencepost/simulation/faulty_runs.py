@@ -79,7 +79,7 @@ def disturb(seed: int, plan: Plan) -> Report:
         await world.start()
         await make_topics(world, plan.level)
         if plan.request_faults:
-            chance = world.chance("mishaps")
+            chance = world.chance("request faults")
             world.network.request_faults = RequestFaults(chance, world.note, plan.request_faults, plan.apis)
         names = [f"producer-{n}" for n in range(plan.producers)]
         tasks = [start_producer(Process(world, name), outcomes, stop, plan.load) for name in names]
