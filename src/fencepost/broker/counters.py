@@ -1,4 +1,4 @@
-"""What a node counts from its start on."""
+"""Counters of one node since its start: requests by API, and the verification of transactions (KIP-890)."""
 
 from __future__ import annotations
 

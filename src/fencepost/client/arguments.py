@@ -1,4 +1,4 @@
-"""Values that a caller gives, checked before anybody is asked: pure functions that name what makes no sense.
+"""Checks of arguments, before any broker is asked: pure functions that name what is wrong.
 
 Each raises TypeError for what is of another kind, ValueError for what is out of range or cannot be sent.
 """

@@ -1,4 +1,4 @@
-"""What becomes of batches: written, sent again, split or failed, and who is told."""
+"""Ends batches: by their answer they are written, sent again, split or failed, and the futures of their records set."""
 
 from __future__ import annotations
 

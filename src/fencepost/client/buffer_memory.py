@@ -1,4 +1,4 @@
-"""The memory for records that wait to be sent."""
+"""The bytes of memory that a producer may use for records which are not acknowledged yet (`buffer_bytes`)."""
 
 from __future__ import annotations
 

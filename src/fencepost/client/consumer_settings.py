@@ -1,4 +1,4 @@
-"""The settings of a consumer that make no sense, named before anything is done with them; pure functions."""
+"""Checks of the settings of a consumer, before any of them is used; pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a thread is given for records that it handed over."""
+"""The result of sending records without asyncio: a thread waits in `Delivery.result` for the acknowledgement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Delivery(Generic[T]):
-    """A record, or many, on the way."""
+    """The acknowledgement of one record, or of the records of one `send_many`, that is to come."""
 
     __slots__ = ("_portal", "future")
 

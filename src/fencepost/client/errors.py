@@ -1,4 +1,4 @@
-"""What goes wrong, as a person should read it: what happened, to what, and what to do next.
+"""The errors that the clients raise.  Their messages say what happened, to what, and what to do next.
 
 Every error is one of four kinds, by what helps:
 
@@ -23,7 +23,7 @@ class ClientError(Exception):
 
 
 class RetriableError(ClientError):
-    """It may pass.  Call again: the client has tried by itself for as long as the call was given."""
+    """A failure that may pass.  Call again: the client has repeated it within the time-out of the call."""
 
 
 class AbortableError(ClientError):
@@ -31,11 +31,11 @@ class AbortableError(ClientError):
 
 
 class ApplicationRecoverableError(ClientError):
-    """This client cannot go on, another can.  Close it, make a new one, and go on from what is committed (KIP-1050)."""
+    """This client cannot go on, a new one can.  Close it, make one, and go on from what is committed (KIP-1050)."""
 
 
 class FatalError(ClientError):
-    """Another try does not mend it.  Change the program, a setting, a right or the cluster as the message says."""
+    """The same call will not succeed.  Change the program, a setting, a right or the cluster as the message says."""
 
 
 class UnreachableError(RetriableError):
@@ -47,13 +47,13 @@ class ConnectionLostError(RetriableError):
 
 
 class TimedOutError(RetriableError, TimeoutError):
-    """Something took longer than the caller allows.  Call again, or allow more: the message names what was last met."""
+    """A call was not done within its time-out.  Call again, or allow more: the message names the last failure."""
 
 
 class OffsetsMissingError(TimedOutError):
-    """Of some partitions the offsets were not told in time, as where nobody leads one.  Call again for those.
+    """Some partitions gave no offsets within the time-out, as one without a leader does.  Call again for those.
 
-    `missing`: those partitions.  `found`: what was told of the others.
+    `missing`: those partitions.  `found`: the answers for the others, by partition.
     """
 
     def __init__(self, message: str, missing: Sequence[Any], found: Mapping[Any, Any]) -> None:
@@ -78,7 +78,7 @@ class UnsupportedByBrokerError(FatalError):
 
 
 class MisuseError(FatalError):
-    """A call that makes no sense in this state.  The program needs to be changed."""
+    """The state of the client does not allow this call, or not from this thread or process.  Change the program."""
 
 
 class ClosedError(MisuseError):
@@ -111,7 +111,7 @@ class RetriableBrokerError(BrokerError, RetriableError):
 
 
 class AbortableBrokerError(BrokerError, AbortableError):
-    """A BrokerError that a transaction cannot outlive.  Abort it, then go on."""
+    """A BrokerError after which the transaction cannot be committed.  Abort it, then go on."""
 
 
 class RecoverableBrokerError(BrokerError, ApplicationRecoverableError):
@@ -119,11 +119,11 @@ class RecoverableBrokerError(BrokerError, ApplicationRecoverableError):
 
 
 class FatalBrokerError(BrokerError, FatalError):
-    """A BrokerError that another try does not mend.  Change what its message names."""
+    """A BrokerError that the same call will meet again.  Change what its message names."""
 
 
 def is_unsupported(error: ClientError) -> bool:
-    """Whether a request was not understood, as after a change of transaction.version."""
+    """Whether the broker does not serve a request in this version, as after a change of transaction.version."""
     if isinstance(error, BrokerError):
         return error.code == ErrorCode.UNSUPPORTED_VERSION
     return isinstance(error, UnsupportedByBrokerError)
@@ -141,7 +141,7 @@ _NAMED: Final = 3
 class PartlyRefusedError(BrokerError, FatalError):
     """Of several things that were asked for at once, some were refused.  Look into `refused`; the others are done.
 
-    `refused`: what each of them was told.  `done`: what the others were answered.  `code`: of the first.
+    `refused`: the error of each of them.  `done`: the answers for the others.  `code`: the first error code.
     """
 
     def __init__(self, refused: Mapping[Any, BrokerError], done: Mapping[Any, Any]) -> None:
@@ -158,15 +158,15 @@ class PartlyRefusedError(BrokerError, FatalError):
 
 
 class DeliveryError(RetriableError):
-    """A record was not acknowledged in time.  Send it again if it may be there twice: it may have been written."""
+    """A record was not acknowledged within `delivery_timeout_ms`.  Send it again if it may be there twice."""
 
 
 class RecordTooLargeError(FatalError):
-    """A record is larger than `max_request_size`.  Only it was not sent: make it smaller, or raise the setting."""
+    """A record has more than `max_request_size` bytes.  Only it was not sent: make it smaller, or raise the setting."""
 
 
 class TransactionError(ClientError):
-    """Base of what happens to transactions.  Catch this to have all of it in one place."""
+    """Base of the errors of transactions.  Catch this for any of them."""
 
 
 class TransactionAbortableError(TransactionError, AbortableError):
@@ -174,7 +174,7 @@ class TransactionAbortableError(TransactionError, AbortableError):
 
 
 class TransactionTimedOutError(TransactionAbortableError):
-    """The broker aborted the transaction because it was open for too long.  Abort, then go on (KIP-588)."""
+    """The broker aborted a transaction that was open for `transaction_timeout_ms`.  Abort, then go on (KIP-588)."""
 
 
 class TransactionAbortedError(TransactionError, AbortableError):
@@ -245,7 +245,7 @@ class PositionMetadataError(FatalError):
 
 
 def no_such_partition(topic: str, partition: int, count: int) -> BrokerError:
-    """What is raised about a partition of a topic that has `count` others."""
+    """UNKNOWN_TOPIC_OR_PARTITION, for a number that a topic of `count` partitions does not have."""
     return BrokerError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {topic!r} has {count} partitions, there is no partition {partition}",
@@ -269,7 +269,7 @@ class DamagedRecordsError(FatalError):
 
 
 class damage_named:
-    """Say of what cannot be read where it is: a ProtocolError becomes a DamagedRecordsError."""
+    """A context manager that raises a ProtocolError as a DamagedRecordsError of this partition and offset."""
 
     __slots__ = ("_at", "_offset")
 

@@ -1,4 +1,4 @@
-"""What is said of a client that goes without having been closed."""
+"""ResourceWarnings for clients that are garbage-collected, or left at the end of the process, without a `close`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 def tell_if_forgotten(
     client: object, what_is_left: Callable[[], tuple[str, int]], runtime: Runtime | None
 ) -> weakref.finalize[..., object]:
-    """Have it said when nobody has this client any more, or the process ends; `detach` what is returned at its end.
+    """Warn when this client is garbage-collected, or at the end of the process; `detach` the result once it is closed.
 
     `what_is_left`, which must not lead to the client: a sentence about it, and how many records are lost by that.  It
     is a ResourceWarning, which Python shows where that is asked for; where records are lost it is logged as well.
@@ -40,7 +40,7 @@ def _tell(home: HomeProcess, what_is_left: Callable[[], tuple[str, int]]) -> Non
 
 
 def left_by_a_consumer(named: str) -> tuple[str, int]:
-    """What to say of a consumer that was not closed, and how many records are lost: none."""
+    """The warning for a consumer that was not closed, and how many records are lost: none."""
     return (
         f"{named} was not closed: a group waits for it for max_poll_interval_ms, and what was not committed is read "
         "again. Use it in a `with` (`async with`) block, or close() it",
@@ -49,12 +49,12 @@ def left_by_a_consumer(named: str) -> tuple[str, int]:
 
 
 def left_by_an_admin(named: str) -> tuple[str, int]:
-    """What to say of an admin that was not closed, and how many records are lost: none."""
+    """The warning for an admin that was not closed, and how many records are lost: none."""
     return f"{named} was not closed: use it in a `with` (`async with`) block, or close() it", 0
 
 
 def unacknowledged_records(named: str, sender: Sender, sending: Sending) -> tuple[str, int]:
-    """What to say of a producer that was not closed, and how many records may be lost."""
+    """The warning for a producer that was not closed, and how many records may be lost."""
     lost = sender.unacknowledged + sending.queued
     return (
         f"{named} was not closed, and {lost} records were not acknowledged: they may be lost. Use it in a `with` "

@@ -1,4 +1,4 @@
-"""What is said where there is no position to read at, or the log does not have it (any more)."""
+"""Errors and log lines for a partition without a position, or whose log does not have its position."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ logger = logging.getLogger(__name__)
 
 
 def no_position(at: TopicPartition) -> NoOffsetError:
-    """What is raised where a partition has no position, and `auto_offset_reset` is "error"."""
+    """The error of a partition that has no position, where `auto_offset_reset` is "error"."""
     return NoOffsetError(f"no position for {at.topic}-{at.partition}, and auto_offset_reset is 'error': seek() first")
 
 
 def gone_position(at: TopicPartition, position: int | OffsetAndMetadata) -> NoOffsetError:
-    """What is raised where the log does not have a position, and `auto_offset_reset` is "error"."""
+    """The error of a position that the log does not have, where `auto_offset_reset` is "error"."""
     return NoOffsetError(
         f"the log of {at.topic}-{at.partition} does not have offset {with_metadata(position).offset}, where reading was"
         " to go on: retention, or who deleted records, may have taken it. auto_offset_reset is 'error': seek() to where"

@@ -1,4 +1,4 @@
-"""What the leader of a group does: it shares the partitions out, and sees when there are others."""
+"""The leader of a classic group: shares the partitions out, and looks for topics and partitions that are new."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members of a classic group tell each other, in Apache Kafka's own bytes; pure functions.
+"""Subscriptions and assignments of a classic group, in the bytes of Apache Kafka's ConsumerProtocol; pure functions.
 
 Whoever leads may be a client of another kind, and so may everybody else.
 """

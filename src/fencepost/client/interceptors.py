@@ -1,4 +1,4 @@
-"""What a user has called with every record: before it is sent, and when it is known what became of it."""
+"""Functions of the user that are called with every record: before it is sent, and when its outcome is known."""
 
 from __future__ import annotations
 

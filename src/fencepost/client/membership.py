@@ -1,4 +1,4 @@
-"""What the rest of a consumer knows of its place in a group, whichever protocol the group speaks."""
+"""The interface of membership in a group, for either protocol: what the other parts of a consumer use of it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Membership(Protocol):
 
 
 def replaced_error(group_instance_id: str | None, group_id: str) -> FencedInstanceIdError:
-    """What a member is told whose group_instance_id another one has joined with: it gives up.
+    """The error of a member whose group_instance_id another one has joined with: it leaves its place to that one.
 
     Else the two would take the place from each other for ever.
     """

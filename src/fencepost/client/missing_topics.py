@@ -1,4 +1,4 @@
-"""Topics that are to be read and are not there, each of them said once."""
+"""Logs each subscribed topic that does not exist, once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 class MissingTopics:
     """Logs topics that a client is to read and that are not there.
 
-    Whoever polls is told nothing of them otherwise: the others are read.
+    `poll` raises nothing for them: the other topics are read.
     """
 
     def __init__(self, client_id: str) -> None:

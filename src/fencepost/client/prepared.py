@@ -51,7 +51,7 @@ class PreparedTxnState(NamedTuple):
 
 
 def two_phase_refusal(error: ClientError, *, keep: bool) -> ClientError:
-    """What to tell where a broker refuses to claim a transactional id for two-phase commit."""
+    """The error where a broker refuses to claim a transactional id for two-phase commit."""
     code = error.code if isinstance(error, BrokerError) else None
     if keep and code == ErrorCode.UNSUPPORTED_VERSION:
         return UnsupportedByBrokerError(

@@ -1,4 +1,4 @@
-"""What a producer takes for a record, and what it says of anything else."""
+"""Records as callers give them to a producer, checked; and the errors of what is none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def what_is_wrong(key: object, value: object, headers: Headers) -> TypeError:
 
 
 def too_large(at: object, key: bytes | None, value: bytes | None, limit: int) -> RecordTooLargeError:
-    """What a record for this topic or partition is told that no request may hold."""
+    """The error of a record for this topic or partition that no request may hold."""
     return RecordTooLargeError(
         f"a record for {at} has {len(key or b'')} bytes of key and {len(value or b'')} of value, "
         f"and with its headers and those of a batch more than max_request_size={limit}. It was not sent. Make it "

@@ -1,4 +1,4 @@
-"""The settings of a producer: those that make no sense are named before anything is done with them; pure functions."""
+"""The settings of a producer, checked before any of them is used; pure functions."""
 
 from __future__ import annotations
 

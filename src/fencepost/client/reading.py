@@ -1,4 +1,4 @@
-"""What all ways of reading have in common: one at a time waits for what a consumer is to hand out."""
+"""Waiting for records: the part that `poll`, `poll_batch` and iteration share; one caller at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer tells its owner when partitions come and go."""
+"""Callbacks of the user when partitions are assigned, revoked or lost (Kafka's ConsumerRebalanceListener)."""
 
 from __future__ import annotations
 

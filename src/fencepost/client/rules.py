@@ -1,4 +1,4 @@
-"""What the owner of a sender decides: a transactional or idempotent producer, or a part of a shared transaction."""
+"""What a sender leaves to its owner: a transactional or idempotent producer, or a part of a shared transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sentence of the log that may come again and again, and how often it is written."""
+"""Limits a log line that may repeat to one a minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What settings may be; pure functions that name the one that makes no sense.
+"""Checks of the settings of clients: pure functions that name the one that is wrong.
 
 Each takes settings by their names.  Raises TypeError for what is of another kind, ValueError for what is out of range.
 """

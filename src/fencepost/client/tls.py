@@ -104,7 +104,7 @@ def _load_key(
 
 
 def refusal(where: str, error: ssl.SSLError) -> AuthenticationError | ConnectionLostError:
-    """What to tell of a handshake that failed, or of a connection that was ended right after it.
+    """The error of a TLS handshake that failed, or of a connection that was ended right after it.
 
     `where`: the broker's address.  What may succeed later is a ConnectionLostError.
     """
@@ -122,7 +122,7 @@ def refusal(where: str, error: ssl.SSLError) -> AuthenticationError | Connection
 
 
 def cut_off(where: str) -> ConnectionLostError:
-    """What is raised where the other side ended the connection in the TLS handshake, or right after it."""
+    """The error where the other side ended the connection in the TLS handshake, or right after it."""
     return ConnectionLostError(
         f"{where} closed the connection in the TLS handshake: if it does so always, it is a port without TLS "
         "(set security_protocol), or takes no certificate of ours (ssl_certfile)"

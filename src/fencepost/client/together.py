@@ -1,4 +1,4 @@
-"""What comes of records that were handed over in one call."""
+"""The result of `send_many`: how many records were written, and at which offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a topic."""
+"""The metadata of one topic that a client keeps: name, id, and the leader of each partition."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class TopicView(NamedTuple):
-    """A topic as of the last metadata: who leads each partition (-1: nobody)."""
+    """A topic as of the last Metadata response.  `leaders`: partition -> node id of its leader, -1 if it has none."""
 
     name: str
     topic_id: uuid.UUID

@@ -1,4 +1,4 @@
-"""What to tell of a transaction whose end failed: what happened, and what to do next."""
+"""The errors of transactions that did not end as asked: what happened, and what to do next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.client.errors import (
 
 
 def fenced_error(name: str) -> ProducerFencedError:
-    """What a producer is told whose transactional id, `name`, another one has taken over."""
+    """The error of a producer whose transactional id, `name`, another one has taken over."""
     return ProducerFencedError(
         f"another producer has taken over the transactional id {name!r}: this one can do nothing more. If both are "
         "meant to run, give each an id of its own"
@@ -23,7 +23,7 @@ def fenced_error(name: str) -> ProducerFencedError:
 
 
 def timed_out_error(name: str) -> TransactionTimedOutError:
-    """What a producer is told whose transaction the broker aborted since it was open for too long."""
+    """The error of a transaction that the broker aborted since it was open for too long."""
     return TransactionTimedOutError(
         f"the broker aborted the transaction of {name!r} because it was open for longer than transaction_timeout_ms: "
         "abort, then go on; make it shorter, or the time-out longer"
@@ -31,21 +31,21 @@ def timed_out_error(name: str) -> TransactionTimedOutError:
 
 
 def in_doubt(what: str) -> CommitInDoubtError:
-    """What is told of a commit of which nobody can tell any more what became, after `what` happened."""
+    """The error of a commit whose outcome cannot be found out any more, after `what` happened."""
     return CommitInDoubtError(
         f"{what}. It may be committed or not: read the output to find out, then go on with a new producer"
     )
 
 
 def unconfirmed(error: TimedOutError | AuthenticationError, call: str) -> ClientError:
-    """What is told where the call that ends a transaction has failed; it may be made again."""
+    """The error of a call that ends a transaction and was not confirmed; it may be made again."""
     if isinstance(error, TimedOutError):
         return OutcomeUnknownError(f"{error}. Call {call}() again to find out")
     return AuthenticationError(f"{error}. When that is mended call {call}() again to find out")
 
 
 def forgotten_error(name: str) -> TransactionAbortableError:
-    """What is told of a transactional id that the broker has forgotten since nobody used it (KIP-360, failures)."""
+    """The error of a transactional id that the broker has forgotten since nobody used it (KIP-360, failures)."""
     return TransactionAbortableError(
         f"the broker has forgotten {name!r}, which had no transaction for transactional.id.expiration.ms: what was "
         "sent since is not there. Abort, then go on"

@@ -1,6 +1,6 @@
 """Partitions of which nothing can be read for a while, and the sentence that says so.
 
-Whoever polls is told nothing of them otherwise: the others are read, and these are tried again.
+`poll` raises nothing for them: the other partitions are read, and these are tried again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calling back those who wait, each for itself.
+"""Calls callbacks one after the other; one that raises keeps none of the others from being called.
 
 Whoever waits for a partition or for durability is somebody's request.  If one of them fails, the others are called all
 the same, and the append, the sync or the request of yet somebody else that called them goes on.

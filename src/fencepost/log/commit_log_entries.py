@@ -1,4 +1,4 @@
-"""What one file of the commit log is made of.
+"""The format of one file of the commit log.
 
 `MAGIC`, int64 generation, entries.  Entry: int32 length of the payload, uint32 CRC-32C of generation and payload,
 payload.  Payload: int8 kind, then

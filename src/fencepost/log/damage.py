@@ -1,4 +1,4 @@
-"""What is raised where a file of a partition is not as it was written."""
+"""The errors of files of a partition that are not as they were written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one place that opens files.
+"""Files: the interface of a disk, and the disk of this machine.  The one place that opens files.
 
 `Disk` is all that storage asks of a disk; the simulator has a twin that loses unsynced writes.  A sync reports to a
 callback, even where it is done at once: what may happen in between is then the same everywhere.

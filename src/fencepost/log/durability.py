@@ -1,4 +1,4 @@
-"""How far the commit log is durable, and those who wait for it."""
+"""The lsn up to which the commit log is durable, and callbacks for when it reaches another one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALLED_AT_ONCE: Final = 100
 
 
 class Durability:
-    """What of one commit log is durable.  `lsn`: everything up to there survives a power loss."""
+    """The durable part of one commit log.  `lsn`: everything up to there survives a power loss."""
 
     def __init__(self) -> None:
         self.lsn = NO_LSN

@@ -1,4 +1,4 @@
-"""What is done to every partition now and then: retention, and forgetting producers that are silent for long."""
+"""Retention and expiry of producers, done for every partition at intervals."""
 
 from __future__ import annotations
 

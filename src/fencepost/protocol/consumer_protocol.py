@@ -1,4 +1,4 @@
-"""What the members of a classic consumer group tell each other through the coordinator.
+"""Subscriptions and assignments, which members of a classic consumer group exchange through the coordinator.
 
 It reads only which topics they want, to know whose positions must stay.
 """

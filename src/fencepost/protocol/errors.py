@@ -6,11 +6,11 @@ from enum import IntEnum
 from typing import Final
 
 LONGEST_MESSAGE: Final = 8_000
-"""Letters of an error message, which have room in a string of any version whatever they are."""
+"""Characters of the longest error message: in UTF-8, four bytes each at most, it fits a string of any version."""
 
 
 class ProtocolError(Exception):
-    """Bytes that are not what they should be: truncated, malformed, or of a version that nobody knows."""
+    """Bytes that cannot be decoded: truncated, malformed, or of an unknown version."""
 
 
 class ErrorCode(IntEnum):
@@ -154,7 +154,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode | None:
-        """A code of a newer broker means to us what it means to nobody in particular."""
+        """UNKNOWN_SERVER_ERROR for a number that is not listed here, as that of a newer broker."""
         return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
     @property
@@ -202,7 +202,7 @@ _RETRIABLE = frozenset(
 
 
 class KafkaError(Exception):
-    """An error code that came as an answer."""
+    """The error code of a response; `code` is a plain int where `ErrorCode` does not list it."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         known = ErrorCode(code)
@@ -213,8 +213,9 @@ class KafkaError(Exception):
 
 
 def told(message: str) -> str:
-    """An error message as it is told to a client: a name in it may have 32,767 letters, so may a string in all.
+    """An error message cut to LONGEST_MESSAGE characters, with "..." where it was longer.
 
-    Every `error_text` is encoded so; nobody else needs to think of it.
+    A name in it may have 32,767 characters, as many as a string on the wire has bytes.  Every field of the type
+    `error_text` is encoded by this.
     """
     return message if len(message) <= LONGEST_MESSAGE else message[:LONGEST_MESSAGE] + "..."

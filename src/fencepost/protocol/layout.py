@@ -1,4 +1,4 @@
-"""What the compilers of encoders and decoders need to know of a declared class, worked out from its annotations."""
+"""The layout of a declared message class, made from its annotations, for the compilers of encoders and decoders."""
 
 from __future__ import annotations
 

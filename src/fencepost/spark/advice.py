@@ -1,4 +1,4 @@
-"""What the client's errors say at their end to who has a producer, and is no advice to who has a pipeline."""
+"""Takes from an error of the client the advice at its end, which is for programs with a producer of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the planner of a source asks its cluster, one question after the other, each answered before it returns."""
+"""Blocking requests of a source's planner to its cluster: one at a time, each answered before it returns."""
 
 from __future__ import annotations
 

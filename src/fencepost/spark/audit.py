@@ -45,14 +45,14 @@ _ROWS: Final = 20_000
 
 
 class Fate(NamedTuple):
-    """What became of a record, and the offset of the marker that says so; None: it is in no transaction, or open."""
+    """The outcome of a record's transaction, and the offset of its marker; None: it is in no transaction, or open."""
 
     outcome: str
     end_offset: int | None
 
 
 def fate(header: BatchHeader, offset: int, markers: Markers) -> Fate:
-    """What became of a record that is no marker.
+    """The `Fate` of a record that is no marker.
 
     `markers`: at least those behind it, up to the one that ends its transaction.  Before the last stable offset a
     record is committed unless a transaction is said to be aborted that it is in: of a compacted topic markers are

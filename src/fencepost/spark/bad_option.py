@@ -1,4 +1,4 @@
-"""What is raised for an option that cannot be used."""
+"""The error of an option that is not known or cannot be used."""
 
 
 class BadOption(ValueError):

@@ -1,6 +1,6 @@
-"""Queries whose error ends with the sentence that says what went wrong.
+"""Adds the cause to the end of a query's error, as a note.
 
-Spark puts that in the middle of its own message, between a traceback and the plan of the query.  Python prints the
+Spark puts it in the middle of its own message, between a traceback and the plan of the query.  Python prints the
 notes of an exception last.
 """
 

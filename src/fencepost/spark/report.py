@@ -1,4 +1,4 @@
-"""What it took to write a micro-batch: rows, bytes, attempts and times."""
+"""The figures of a micro-batch that was written: rows, bytes, attempts, and milliseconds of each part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Report(NamedTuple):
 
     Times are milliseconds by the driver's clock, of all `attempts` together: `begin_ms` until tasks could start,
     `tasks_ms` until all were done, `commit_ms` until the transaction was committed, `abort_ms` to end attempts that
-    failed, and to find out that they are not committed.  What an attempt was doing when it failed counts nowhere.
+    failed, and to find out that they are not committed.  The part in which an attempt failed is not counted.
     """
 
     batch_id: int
@@ -38,7 +38,7 @@ class Report(NamedTuple):
 
 
 class Course:
-    """Takes down how the write of one micro-batch goes."""
+    """Measures the write of one micro-batch, attempt by attempt, for its `Report`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

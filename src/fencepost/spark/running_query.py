@@ -14,7 +14,7 @@ QUERY_ID: Final = "sql.streaming.queryId"
 
 
 def stop_of(spark: SparkSession) -> Callable[[], bool] | None:
-    """What tells, from any thread, whether the query is to end whose micro-batch this thread runs; None: it runs none.
+    """A function that says, in any thread, whether the query is to end whose micro-batch this thread runs; None: none.
 
     Spark interrupts that thread somewhere, and cancels jobs; what is raised does not tell that from an accident.
     """

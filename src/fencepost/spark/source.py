@@ -192,7 +192,7 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._refuse()
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Does nothing: this reader has neither threads nor connections."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

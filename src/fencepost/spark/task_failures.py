@@ -1,4 +1,4 @@
-"""What the tasks of a job failed of, which Spark's error does not tell: it has the last attempt at one task."""
+"""The errors of all failed tasks of a job: the error that Spark raises has the last attempt at one task only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong, in one line, of an error whose text is long: Spark's has tracebacks of Python and of Java."""
+"""The one line of an error that says what failed; Spark's errors hold tracebacks of Python and Java as well."""
 
 from __future__ import annotations
 

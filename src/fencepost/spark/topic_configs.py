@@ -1,4 +1,4 @@
-"""One setting of topics, for whoever may ask for it."""
+"""The value of one setting for several topics: for those that exist and that the user may describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Python process of Spark's does that runs this package's code in task after task."""
+"""Settings of a Python worker process of Spark, made once for all of its tasks: the garbage collector's."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ async def ask(
     question: Question[Item, Result],
     deadline: Deadline,
 ) -> dict[Item, Result]:
-    """What is answered about each item, in their order.
+    """The answer for each item, in their order.
 
     Raises BrokerError if there is one item and it is refused, PartlyRefusedError if some of several are,
     TimedOutError, UnsupportedByBrokerError.
@@ -87,7 +87,7 @@ async def ask_once(
 
 
 def refusal(refused: Mapping[Any, BrokerError], done: Mapping[Any, object]) -> BrokerError:
-    """What is raised when some items were refused."""
+    """The error where some items were refused."""
     first = next(iter(refused.values()))
     return first if len(refused) == 1 and not done else PartlyRefusedError(refused, done)
 
@@ -95,7 +95,7 @@ def refusal(refused: Mapping[Any, BrokerError], done: Mapping[Any, object]) -> B
 async def ask_each_broker(
     cluster: Cluster, question: Question[int, Result], deadline: Deadline, brokers: Iterable[int] | None = None
 ) -> dict[int, Result]:
-    """What each broker says, by its id; `brokers`: only of these.  One that goes meanwhile is not waited for.
+    """The answer of each broker, by its id; `brokers`: only of these.  One that goes meanwhile is not waited for.
 
     Raises as `ask` does.
     """
@@ -120,7 +120,7 @@ async def known_nodes(cluster: Cluster, deadline: Deadline) -> Any:
 
 
 async def metadata(cluster: Cluster, topics: Sequence[str] | None, deadline: Deadline) -> Any:
-    """What whoever answers first says of topics, all of them if it is None."""
+    """The Metadata of topics, of all of them if None, from whichever broker answers first."""
     while True:
         try:
             return await deadline.within(cluster.refresh(topics))

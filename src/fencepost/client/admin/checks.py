@@ -1,4 +1,4 @@
-"""What an admin is given, checked before anybody is asked: pure functions that name what makes no sense.
+"""Checks of the arguments of an admin, before any broker is asked: pure functions that name what is wrong.
 
 Each raises TypeError for what is of another kind, ValueError for what is out of range or cannot be sent.
 """

@@ -94,7 +94,7 @@ def without_coordinator(
 
 
 def to_look_at(topics: Iterable[TopicDescription]) -> list[TopicPartition]:
-    """All partitions but those that nobody leads, which the log names: they hold nobody else up."""
+    """The partitions that have a leader; the others are named in the log."""
     led: list[TopicPartition] = []
     leaderless: list[TopicPartition] = []
     for topic in topics:

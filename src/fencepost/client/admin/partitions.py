@@ -1,4 +1,4 @@
-"""What leaders know of their partitions: offsets, where the records begin, and who writes there."""
+"""Requests to the leaders of partitions: offsets, where the records begin, and who writes there."""
 
 from __future__ import annotations
 

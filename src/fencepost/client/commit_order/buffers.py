@@ -1,4 +1,4 @@
-"""What is kept of open transactions: whole batches as they were fetched, in memory up to a limit, behind it on disk.
+"""The buffered batches of open transactions: whole as they were fetched, in memory up to a limit, behind it on disk.
 
 A transaction begins in memory.  From the first batch on that has no room there, what comes of it goes to the temporary
 file, so each batch is written at most once and the limit holds at every moment.

@@ -1,4 +1,4 @@
-"""What a reader in commit order does with each batch.  Pure.
+"""The decision of a reader in commit order about each batch: buffer, deliver or drop.  Pure.
 
 The 2014 design, "READ_COMMITTED": the reader buffers the records of a transaction until it reads the COMMIT, and
 exposes them then, or discards them at its ABORT.  Everything goes by producer id, never by epoch, as in Apache Kafka's

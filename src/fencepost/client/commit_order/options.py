@@ -1,4 +1,4 @@
-"""What a consumer is told about the order in which it delivers."""
+"""The options of a consumer with delivery="commit_order", checked; and what its partitions share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a member of a group by each thing that happens to it (KIP-848, "Consumer Group Member States").
+"""The states of a member of a group, and the next one after each event (KIP-848, "Consumer Group Member States").
 
 OUTSIDE --join--> JOINING --given--> RECONCILING --taken--> STABLE --given--> RECONCILING --taken--> ...
 

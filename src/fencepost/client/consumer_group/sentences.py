@@ -1,4 +1,4 @@
-"""What a person reads of a coordinator that does not take a member; pure functions."""
+"""The messages of errors by which a coordinator refuses a member; pure functions."""
 
 from __future__ import annotations
 

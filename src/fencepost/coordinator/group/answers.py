@@ -1,4 +1,4 @@
-"""What the group coordinator answers with."""
+"""The results of the group coordinator, which the handlers put into responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the group coordinator is told."""
+"""Settings of the group coordinator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.protocol.types import Milliseconds
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Apache Kafka's broker settings of the same meaning, with its defaults.  Times are in milliseconds."""
+    """Apache Kafka's broker settings (group.*, offsets.*), with its defaults.  Times: milliseconds; sizes: bytes."""
 
     initial_rebalance_delay_ms: Milliseconds = Milliseconds(3000)
     min_session_timeout_ms: Milliseconds = Milliseconds(6000)

@@ -1,4 +1,4 @@
-"""What the coordinator answers.  Each answer may leave the process when `lsn` is durable."""
+"""The results of the transaction coordinator.  Each may leave the process when `lsn` is durable."""
 
 from __future__ import annotations
 

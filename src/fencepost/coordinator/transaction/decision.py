@@ -1,4 +1,4 @@
-"""What a pure decision can say.
+"""The results of a pure decision: a refusal, a transition to write, or that it is done already.
 
 A decision is a function of (transaction, request, now); it never touches a clock, a file or a socket.  The coordinator
 appends what it says, holds it in memory, and answers.

@@ -1,4 +1,4 @@
-"""What the coordinator counts."""
+"""Counters of the transaction coordinator since the start of the node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the coordinator knows about one transactional id.
+"""The state of one transactional id: producer id and epoch, state, partitions and times (Kafka's TransactionMetadata).
 
 Immutable: a decision makes the next one, the journal stores it, and then the coordinator holds it.  So nothing is
 ever half changed, and what was decided is what was written.

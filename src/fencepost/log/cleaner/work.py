@@ -1,4 +1,4 @@
-"""A pass that is under way, and what is told of passes."""
+"""A pass of the cleaner that is under way, and the figures and log lines of passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pure decision about a classic group can say.
+"""The result of a pure decision about a classic group: the next group, answers, and timers.
 
 A decision is a function of (group, request or timer, settings, now); it never touches a clock, a file, a future or a
 timer.  `group.membership` appends what it says, holds it in memory, sets the timers, and answers.

@@ -1,4 +1,4 @@
-"""Checkers of what micro-batches promise."""
+"""Checkers of the promises about micro-batches: each committed once, whole, and in its place."""
 
 from __future__ import annotations
 
