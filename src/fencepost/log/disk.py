@@ -6,13 +6,14 @@ callback, even where it is done at once: what may happen in between is then the 
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import os
 import stat
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -267,9 +268,8 @@ class LocalDisk:
     that others are served, and what they write is written, meanwhile; and is done in place where none can be started.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
-        self._clock = clock
         self._taken = 0.0
         """Seconds that the last sync of a little took."""
 
@@ -280,17 +280,16 @@ class LocalDisk:
         return _LocalFile(_open(path, _DIRECTORY), os.fsync)
 
     def sync(self, files: Sequence[File], done: SyncDone) -> None:
+        loop = asyncio.get_running_loop()
         is_little = len(files) == 1 and _local(files[0]).unsynced <= _LITTLE
         if is_little and self._taken <= _AT_ONCE_SECONDS:
-            done(self._sync_a_little(files))
+            done(self._sync_a_little(files, loop.time))
             return
-        import asyncio
-
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="disk-sync")
         try:
-            sync = self._sync_a_little if is_little else _sync_all
-            begun = asyncio.get_running_loop().run_in_executor(self._thread, sync, files)
+            sync = partial(self._sync_a_little, clock=loop.time) if is_little else _sync_all
+            begun = loop.run_in_executor(self._thread, sync, files)
         except RuntimeError:
             # No thread can be started.  What was asked of it must not be done some time later, and its error be lost.
             self._thread = None
@@ -298,10 +297,10 @@ class LocalDisk:
             return
         begun.add_done_callback(lambda f: done(f.result()))
 
-    def _sync_a_little(self, files: Sequence[File]) -> OSError | None:
-        begun = self._clock()
+    def _sync_a_little(self, files: Sequence[File], clock: Callable[[], float]) -> OSError | None:
+        begun = clock()
         error = _sync_in_turn(files)
-        self._taken = self._clock() - begun
+        self._taken = clock() - begun
         return error
 
     def sync_now(self, files: Sequence[File]) -> None:
