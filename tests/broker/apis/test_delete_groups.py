@@ -22,7 +22,7 @@ LSNS = {"a": 17, "b": 5, "c": 0}
 def test_the_answer_depends_on_all_of_them(names: list[str]) -> None:
     groups = SimpleNamespace(delete_group=lambda name, _: (ErrorCode.NONE, LSNS[name]))
     context: Any = SimpleNamespace(may=lambda *_: True, version=2)
-    node: Any = SimpleNamespace(groups=groups)
+    node: Any = SimpleNamespace(groups=groups, slices=None, answer_memory=None)
     reply: Any = SERVED[DELETE_GROUPS].handler(DeleteGroupsRequest(groups_names=names), context, node)
     assert [each.group_id for each in reply.response.results] == list(dict.fromkeys(names)), (
         "one that is named twice is told of once"

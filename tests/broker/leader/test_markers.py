@@ -36,8 +36,9 @@ class _Log:
         return NOW
 
     def append(
-        self, batch: bytes, _origin: object, *, marker_transaction_version: int, control: ControlRecord
+        self, batch: bytes, _origin: object, now: int, *, marker_transaction_version: int, control: ControlRecord
     ) -> Appended:
+        assert now == NOW
         self.given.append((batch, marker_transaction_version, control))
         return Appended(Offset(0), Offset(0), -1, Offset(0), Lsn(1))
 
