@@ -21,7 +21,7 @@ _LOG_MS: Final = Milliseconds(60_000)
 
 
 class Housekeeping:
-    """Begins at once, and goes on until it is closed or the storage has failed."""
+    """Runs the recurring work of a node, each kind at its interval, until `close` or a failure of the storage."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -31,7 +31,7 @@ _SENT: Final = (
 
 
 def check_settings(topics: Sequence[object], given: Mapping[str, Any]) -> None:
-    """`given`: all of them by name.  Raises TypeError for what is of another kind, ValueError else."""
+    """`given`: all of them by name.  Raises TypeError for a value of another type, ValueError for one out of range."""
     check_topics(topics)
     check_texts(**{name: given[name] for name in _TEXTS})
     check_switches(auto_commit=given["auto_commit"])

@@ -286,7 +286,7 @@ def _named(partitions: Sequence[TopicPartition]) -> str:
 
 
 class _Asking:
-    """What is found out about offsets, of all leaders at once: one that is silent holds up no other."""
+    """ListOffsets requests to all leaders at once; `found`: the answers so far.  A silent leader delays no other."""
 
     def __init__(
         self, cluster: Cluster, times: Mapping[TopicPartition, int], isolation: Isolation, deadline: Deadline

@@ -48,7 +48,7 @@ class ForSender(ForHandingOver):
 
 
 def check_settings(given: Mapping[str, Any]) -> None:
-    """`given`: all of them by name.  Raises TypeError for what is of another kind, ValueError else."""
+    """`given`: all of them by name.  Raises TypeError for a value of another type, ValueError for one out of range."""
     check_texts(**{name: given[name] for name in _TEXTS})
     check_milliseconds(**{name: given[name] for name in _MILLISECONDS})
     check_counts(**{name: given[name] for name in _SIZES})

@@ -284,7 +284,7 @@ class Sender:
         return True
 
     def _expire_all(self) -> None:
-        """Fail what has waited for its answer for too long, which still comes or is lost, and what was never sent."""
+        """Fail the batches past their `delivery_timeout_ms`: on the wire (their outcome is unknown) or never sent."""
         now = self._loop.time()
         for lane in list(self._busy.values()):
             for batch in [each for each in lane.in_flight if each.on_wire and not each.ended]:

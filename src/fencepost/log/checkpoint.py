@@ -78,7 +78,7 @@ class Checkpoint:
         self.files.append(self._opened[-1])
 
     def write(self, partition: Partition) -> None:
-        """Write down the indexes and producers of one partition.  Raises NothingLeft; then nothing of all counts."""
+        """Write the indexes and producer snapshot of one partition.  Raises NothingLeft, which ends the checkpoint."""
         segments = partition.unsynced_segments()
         self.files += [segment.file for segment in segments]
         opened: list[File] = []

@@ -282,7 +282,7 @@ class CommitLog:
             self._failed(StorageFailed(f"the disk did not take a write: {failure}"))
 
     def _mark_end(self) -> None:
-        """Say behind what was synced that it was, so that damage to it can be told from a torn write."""
+        """Write a DURABLE entry behind the synced ones, so that damage to these can be told from a torn write."""
         if self._file is not None and self.idle and self._tail + DURABLE_SIZE <= self._allocated:
             self._mark = self._durable_entry()
             self._file.pwrite(self._mark, self._tail)

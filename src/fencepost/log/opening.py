@@ -73,7 +73,7 @@ def say(offline: Iterable[OfflinePartition]) -> None:
 
 
 class Aside:
-    """What every generation of the commit log must say about partitions that are not served, so that they can be."""
+    """The commit log entries of partitions that are not served, which each generation repeats until they are."""
 
     def __init__(
         self, replay: Replay, offline: Iterable[str], strays: Iterable[str], number: Callable[[], int]

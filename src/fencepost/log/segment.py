@@ -321,7 +321,7 @@ class Segment:
         return None
 
     def _check_batch(self, place: tuple[int, BatchHeader] | None) -> None:
-        """Raises FileDamaged if this batch is damaged; else the offset behind it was compacted away."""
+        """Raises FileDamaged if the CRC of the batch at this place does not match; None: there is no batch to check."""
         if place is not None:
             position, header = place
             if not crc_matches(self.read(header.size, position, header.size), 0, header):

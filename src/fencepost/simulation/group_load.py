@@ -74,7 +74,7 @@ class Group(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What everybody in a run shares."""
+    """The world, the notes and the signals that all members and readers of one run share."""
 
     world: World
     notes: GroupNotes

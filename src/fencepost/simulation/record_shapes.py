@@ -29,9 +29,9 @@ class Shape(NamedTuple):
         return None if key is None else key.encode()
 
     def headers_of(self, value: str, together: int = 1) -> list[tuple[str, bytes]]:
-        """The headers of a record of that value: one fills it, where it is a large one.
+        """The headers of a record of that value: none, or one of zeros that makes the record a large one.
 
-        `together`: how many records have to have room in one batch.
+        `together`: how many records must fit into one batch.
         """
         room = self.largest_batch // together - _BESIDE
         dice = crc32(value.encode()) >> 8

@@ -152,7 +152,7 @@ class Application:
         return self._goal is not None and self.newest >= self._goal
 
     async def _look_after(self, life: Life) -> bool:
-        """Let time go by, then something befall the driver; whether it is still the one to look after."""
+        """Wait for a while, then draw one incident for the driver; False once it has ended or was replaced."""
         assert life.task is not None
         await asyncio.wait([life.task], timeout=self._random.expovariate(1 / 0.15))
         trouble, dice = self._trouble.drivers, self._random.random()

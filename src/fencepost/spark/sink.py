@@ -404,7 +404,7 @@ async def _until(is_stopped: Callable[[], bool], work: Coroutine[Any, Any, T]) -
 
 
 def _done(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that waits for nothing."""
+    """Run a coroutine that never waits to its end, without an event loop; its result."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -45,7 +45,7 @@ def describe_configs(request: DescribeConfigsRequest, context: RequestContext, n
 
 
 def _without_repeated(asked: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
-    """What is asked for, a whole resource only once: a few bytes more would else cost as much as all told of it."""
+    """The resources asked for; one that is asked for as a whole more than once is kept once."""
     wholes: set[tuple[int, str]] = set()
     kept = []
     for resource in asked:

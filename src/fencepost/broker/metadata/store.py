@@ -26,7 +26,7 @@ _TABLE: Final = (
 
 
 class MetadataDamaged(Exception):
-    """The disk, or somebody, has changed what the store had; the message says where."""
+    """The metadata file is not as it was written; the message has its path and what is wrong."""
 
 
 class Versioned(NamedTuple):

@@ -1,4 +1,4 @@
-"""One topic, and how the metadata store has it."""
+"""One topic: its id, partitions and settings, and the JSON of it in the metadata store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NewTopic(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Topic:
-    """One topic."""
+    """A topic of the cluster, as this node holds it."""
 
     name: str
     topic_id: uuid.UUID

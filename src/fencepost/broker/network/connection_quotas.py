@@ -132,7 +132,7 @@ class ConnectionQuotas:
 
 
 class Door:
-    """Lets as many in as the quotas of a node do, which are not there yet when it takes its address."""
+    """The quotas of a listening socket: nobody is accepted before `admit_by` has given it those of the node."""
 
     def __init__(self) -> None:
         self._quotas: ConnectionQuotas | None = None

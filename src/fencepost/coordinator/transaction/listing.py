@@ -65,7 +65,7 @@ def absent(transactional_id: str, error: ErrorCode, lsn: Lsn) -> Description:
 def describe(
     transaction: TransactionMetadata, waiting: Mapping[TopicPartition, None] | None = None, lsn: Lsn = NO_LSN
 ) -> Description:
-    """A transaction as it is shown.  `waiting`: the partitions whose marker is missing, while it is being ended."""
+    """A transaction as DescribeTransactions has it.  `waiting`: partitions whose marker is missing, while it ends."""
     partitions = transaction.partitions if waiting is None else waiting
     current = transaction.current
     return Description(

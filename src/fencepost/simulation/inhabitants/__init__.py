@@ -9,11 +9,11 @@ class Inhabitants(Protocol):
     """Some who work in one world, and what is found out of them."""
 
     async def prepare(self) -> None:
-        """Make what they need, before anything goes wrong."""
+        """Make the topics that these clients use, before the first fault."""
         ...
 
     def begin(self) -> None:
-        """Work, while things go wrong."""
+        """Start these clients; faults happen while they work."""
         ...
 
     async def rest(self) -> list[str]:
