@@ -16,20 +16,20 @@ from pyspark.sql.types import StructType
 from fencepost.client.security import Security
 from fencepost.client.shared_transaction import Ticket
 from fencepost.protocol.types import NO_PRODUCER
+from fencepost.spark import worker
 from fencepost.spark.attempt import Plan
 from fencepost.spark.encoding import Encoder
 from fencepost.spark.options import parse
 from fencepost.spark.source import BatchReader
 from fencepost.spark.tasks import Task
-from fencepost.spark.worker import _set_aside, set_aside_what_is_loaded
+from fencepost.spark.worker import LoadedModules, set_aside_what_is_loaded
 
 
 @pytest.fixture(autouse=True)
-def as_in_a_new_process() -> Iterator[None]:
-    _set_aside.cache_clear()
+def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(worker, "LOADED", LoadedModules())
     yield
     gc.unfreeze()
-    _set_aside.cache_clear()
 
 
 class _Spec:

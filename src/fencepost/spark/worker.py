@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import gc
 import sys
-from functools import lru_cache
 from typing import Final
 
 _DAEMON: Final = "pyspark.daemon"
 """The main module of the processes that Spark forks, and keeps for the next task."""
+
+
+class LoadedModules:
+    """The modules of this process, as of the last time that the cycle collector was told to leave them alone."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        """How many there were; 0: it was not told yet."""
+
+    def set_aside(self) -> None:
+        """Have the cycle collector look no more at what there is now, if modules were loaded since the last time."""
+        if len(sys.modules) != self._count:
+            self._count = len(sys.modules)
+            gc.freeze()
+
+
+LOADED: Final = LoadedModules()
 
 
 def set_aside_what_is_loaded() -> None:
@@ -20,9 +36,4 @@ def set_aside_what_is_loaded() -> None:
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name == _DAEMON:
-        _set_aside(len(sys.modules))
-
-
-@lru_cache(maxsize=1)
-def _set_aside(modules: int) -> None:  # noqa: ARG001 - for as many it is done once
-    gc.freeze()
+        LOADED.set_aside()
