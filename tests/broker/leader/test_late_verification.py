@@ -12,6 +12,7 @@ import pytest
 from tests.broker.group_talk import committed_offset, find_group, txn_commit, txn_commit_request
 from tests.broker.metadata.test_deleted_topics import make_again
 from tests.broker.wire import (
+    NOW,
     Client,
     add,
     batch,
@@ -30,7 +31,7 @@ from fencepost.broker.leader.registrar import Answer, LocalRegistrar, Question
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import DeleteTopicsRequest
 from fencepost.protocol.messages.delete_topics import DeleteTopicState
-from fencepost.protocol.types import ProducerIdAndEpoch
+from fencepost.protocol.types import Milliseconds, ProducerIdAndEpoch
 
 client = clients()
 IMPLICIT, EXPLICIT = 12, 11
@@ -101,6 +102,29 @@ def test_a_write_whose_transaction_has_ended_meanwhile_is_refused(
     assert error_of(other) in (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH)
     fetched = fetch(client, topic)
     assert fetched.last_stable_offset == fetched.high_watermark == 1, "there is the marker, and nothing is open"
+    other.close()
+
+
+class SetClock:
+    """Tells the time that the test sets."""
+
+    def __init__(self) -> None:
+        self.at = NOW
+
+    def now(self) -> Milliseconds:
+        return Milliseconds(self.at)
+
+
+def test_a_write_that_waited_is_appended_at_the_time_when_it_is(client: Client, registrar: SlowRegistrar) -> None:
+    topic, pair = new_topic(client, message_timestamp_type="LogAppendTime"), init(client, "t")
+    client.broker.node.clock = clock = SetClock()
+    other = Client(client.broker)
+    send(other, topic, pair, "late")
+    registrar.wait_for(1)
+    clock.at += 5_000
+    registrar.release()
+    (written,) = other.receive().responses[0].partition_responses
+    assert (written.error_code, written.log_append_time_ms) == (ErrorCode.NONE, NOW + 5_000)
     other.close()
 
 
