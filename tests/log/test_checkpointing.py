@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -12,6 +14,7 @@ from tests.log.log_doubles import ROOT, Node, VirtualLoop, append, batch, delete
 
 from fencepost.log import checkpointing
 from fencepost.log.checkpoint import Checkpoint
+from fencepost.log.checkpointing import Checkpoints
 from fencepost.log.disk import File, LocalDisk
 from fencepost.log.partition import Partition
 from fencepost.log.segment import Segment
@@ -202,6 +205,32 @@ def test_a_checkpoint_that_is_wanted_while_one_is_made_follows_it() -> None:
         assert len(generations(node)) == 1
 
     run(main())
+
+
+def test_nothing_is_removed_while_a_checkpoint_syncs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file would be closed under the hands of the sync."""
+    asked, removed, early = list[int](), list[int](), list[int]()
+    sync = Checkpoints._synced
+
+    async def main() -> None:
+        node = sliced([("t", 0)])
+
+        async def synced(checkpoints: Checkpoints, files: Sequence[File]) -> None:
+            asked.append(len(asked))
+            node.storage.removals.now(partial(removed.append, asked[-1]))
+            await sync(checkpoints, files)
+            early.extend({asked[-1]} & {*removed})
+
+        append(node.partition, batch())
+        await node.settled()
+        monkeypatch.setattr(Checkpoints, "_synced", synced)
+        node.storage.checkpoint_soon()
+        await node.settled()
+        await asyncio.sleep(0.1)
+
+    run(main())
+    assert early == []
+    assert removed == asked == [0, 1], "of the directory, and of what is in it"
 
 
 @pytest.mark.parametrize("turns", range(12))

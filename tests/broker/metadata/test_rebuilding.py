@@ -105,7 +105,7 @@ def test_a_rebuild_that_is_cut_off_is_finished_by_the_next_start_with_the_option
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool
 ) -> None:
     with node(tmp_path) as client:
-        topic, given = new_topic(client), init_answer(client, None).producer_id
+        topic, (*_, given) = new_topic(client), [init_answer(client, None).producer_id for _ in range(3)]
         record = batch("x", pair=(given, 0), sequence=0)
         assert produce(client, topic, record).error_code == ErrorCode.NONE
     lose(tmp_path, "gone")

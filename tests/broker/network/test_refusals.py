@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.broker.network.refusals import ADVICE, MOST_ERRORS, report
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import AddPartitionsToTxnRequest, TxnOffsetCommitRequest
+from fencepost.protocol.messages import AddPartitionsToTxnRequest, TxnOffsetCommitRequest, WriteTxnMarkersRequest
 
 LOGGER = "fencepost.broker.network.refusals"
 
@@ -77,6 +77,24 @@ def test_of_a_large_answer_no_more_errors_are_looked_at_than_are_told() -> None:
     context: Any = SimpleNamespace(client_id="c", host="/127.0.0.1")
     report(request, SimpleNamespace(topics=[SimpleNamespace(partitions=partitions())]), context)
     assert looked <= MOST_ERRORS + 1
+
+
+def test_of_several_markers_in_one_request_each_refusal_names_its_own_producer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def asked(producer_id: int) -> Any:
+        return SimpleNamespace(producer_id=producer_id, producer_epoch=producer_id + 1)
+
+    def answered(producer_id: int, error: int) -> Any:
+        topic = SimpleNamespace(partitions=[SimpleNamespace(error_code=error)])
+        return SimpleNamespace(producer_id=producer_id, topics=[topic])
+
+    caplog.set_level(logging.INFO, LOGGER)
+    request = WriteTxnMarkersRequest(markers=[asked(1), asked(2), asked(3)])
+    answer = SimpleNamespace(markers=[answered(3, 47), answered(1, 0), answered(2, 47)])
+    report(request, answer, SimpleNamespace(client_id="c", host="/127.0.0.1"))  # type: ignore[arg-type]
+    told = [message.partition(" client=")[0].partition("producer_id=")[2] for message in caplog.messages]
+    assert told == ["3 epoch=4", "2 epoch=3"]
 
 
 def test_of_several_transactions_in_one_request_each_refusal_names_its_own(caplog: pytest.LogCaptureFixture) -> None:
