@@ -26,7 +26,7 @@ from tests.log.log_doubles import (
 )
 
 from fencepost.log import commit_log, space
-from fencepost.log.checkpoint import write_down
+from fencepost.log.checkpoint import Checkpoint, write_down
 from fencepost.log.disk import DiskFull, File
 from fencepost.log.partition import Appended, Partition
 from fencepost.log.producer_state import Origin
@@ -235,7 +235,7 @@ class ShortOf(SimulatedDisk):
                 raise DiskFull(errno.ENOSPC, "no space left")
 
 
-@pytest.mark.parametrize("what", ["roll", "checkpoint", "topic"])
+@pytest.mark.parametrize("what", ["roll", "written down", "checkpoint", "topic"])
 def test_what_does_not_succeed_leaves_no_file_open(what: str) -> None:
     """Who is refused tries again, as often as a client can."""
 
@@ -252,6 +252,10 @@ def test_what_does_not_succeed_leaves_no_file_open(what: str) -> None:
         if what == "roll":
             outcome = node.partition.append(batch(size=500), Origin.CLIENT, START)
         elif what == "checkpoint":
+            checkpoint = Checkpoint(node.storage.disk, {})
+            outcome = node.storage.space.manages(partial(checkpoint.write, node.partition))
+            checkpoint.close()
+        elif what == "written down":
             outcome = node.storage.space.manages(partial(write_down, node.storage.disk, node.partition))
         else:
             with suppress(DiskFull):
