@@ -18,7 +18,7 @@ from tests.log.log_doubles import append
 from tests.log.log_doubles import batch as log_batch
 
 from fencepost.broker import Broker, running_broker
-from fencepost.log.data_directory import DirectoryUnusable
+from fencepost.log.data_directory import DirectoryUnusable, check_free, mark, take
 from fencepost.log.disk import LocalDisk
 from fencepost.protocol.codec import API_VERSIONS, decode_response, encode_request
 from fencepost.protocol.errors import ErrorCode
@@ -211,3 +211,17 @@ def test_who_connects_before_all_is_recovered_finds_nobody(tmp_path: Path, crash
             asked.sendall(encode_request(HELLO, 3, 1, "in time"))
             answer = asked.recv(1 << 16)
     assert decode_response(RESPONSES[API_VERSIONS], answer[4:], 3)[1].error_code == ErrorCode.NONE
+
+
+def test_a_directory_of_a_newer_format_is_refused_and_free_for_whoever_knows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = LocalDisk()
+    take(disk, tmp_path, tmp_path / "commit-log")()
+    with monkeypatch.context() as newer:
+        newer.setattr("fencepost.log.data_directory.FORMAT_VERSION", 2)
+        mark(disk, tmp_path)
+    for _ in range(2):
+        with pytest.raises(DirectoryUnusable, match="newer"):
+            take(disk, tmp_path, tmp_path / "commit-log")
+        check_free(disk, tmp_path)

@@ -403,3 +403,17 @@ def test_who_is_known_of_before_the_log_is_known_after_a_power_loss_without_the_
         assert [*node.partition.producers.entries] == [7, 8]
 
     run(main())
+
+
+def test_a_segment_that_was_written_to_behind_a_checkpoint_is_synced_by_the_next_one_though_it_is_closed() -> None:
+    async def main() -> None:
+        node = Node()
+        for _ in range(2):
+            append(node.partition, batch())
+        node.partition.roll()
+        append(node.partition, batch())
+        for offset, unsynced in ((1, [0, 2]), (2, [2]), (3, [2])):
+            node.partition.checkpointed(Offset(offset))
+            assert [segment.base_offset for segment in node.partition.unsynced_segments()] == unsynced
+
+    run(main())

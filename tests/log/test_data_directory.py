@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from tests.log.log_doubles import ROOT, Node, StoppedClock, append, batch, delete_topic, run, topic_id, values_of
 
-from fencepost.log.data_directory import DirectoryUnusable, check_free, mark, take
+from fencepost.log.data_directory import DirectoryUnusable
 from fencepost.log.disk import Disk, LocalDisk
 from fencepost.log.settings import LogSettings
 from fencepost.log.storage import Storage
@@ -367,20 +367,6 @@ def test_a_stray_that_is_moved_away_stops_nobody_and_its_name_is_free() -> None:
             await node.settled()
 
     run(main())
-
-
-def test_a_directory_of_a_newer_format_is_refused_and_free_for_whoever_knows_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = LocalDisk()
-    take(disk, tmp_path, tmp_path / "commit-log")()
-    with monkeypatch.context() as newer:
-        newer.setattr("fencepost.log.data_directory.FORMAT_VERSION", 2)
-        mark(disk, tmp_path)
-    for _ in range(2):
-        with pytest.raises(DirectoryUnusable, match="newer"):
-            take(disk, tmp_path, tmp_path / "commit-log")
-        check_free(disk, tmp_path)
 
 
 def test_a_directory_of_apache_kafka_is_not_touched() -> None:

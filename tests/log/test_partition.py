@@ -324,20 +324,6 @@ def test_the_log_rolls_by_size_and_age() -> None:
     run(main())
 
 
-def test_a_segment_that_was_written_to_behind_a_checkpoint_is_synced_by_the_next_one_though_it_is_closed() -> None:
-    async def main() -> None:
-        node = Node()
-        for _ in range(2):
-            append(node.partition, batch())
-        node.partition.roll()
-        append(node.partition, batch())
-        for offset, unsynced in ((1, [0, 2]), (2, [2]), (3, [2])):
-            node.partition.checkpointed(Offset(offset))
-            assert [segment.base_offset for segment in node.partition.unsynced_segments()] == unsynced
-
-    run(main())
-
-
 def test_a_scan_that_is_given_up_keeps_nobody_waiting() -> None:
     """As that of a coordinator that is none any more: no segment would be swapped again."""
 

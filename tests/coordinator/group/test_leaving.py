@@ -165,3 +165,13 @@ async def test_a_group_that_waits_for_a_promised_member_is_not_empty() -> None:
     assert not group_of(world).members
     assert world.delete_offsets(A) == ErrorCode.NON_EMPTY_GROUP
     assert world.delete_group() == ErrorCode.NON_EMPTY_GROUP
+
+
+@virtual
+async def test_a_group_that_was_deleted_waits_for_nobody_who_was_to_come(caplog: pytest.LogCaptureFixture) -> None:
+    """Its timer would find no group, and be tried again and again."""
+    world = World()
+    await world.join()
+    assert world.delete_group() == ErrorCode.NONE
+    await asyncio.sleep(600)
+    assert [record.message for record in caplog.records if record.exc_info] == []

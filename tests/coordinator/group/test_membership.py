@@ -355,16 +355,6 @@ async def test_a_member_stays_while_it_beats() -> None:
 
 
 @virtual
-async def test_a_group_that_was_deleted_waits_for_nobody_who_was_to_come(caplog: pytest.LogCaptureFixture) -> None:
-    """Its timer would find no group, and be tried again and again."""
-    world = World()
-    await world.join()
-    assert world.delete_group() == ErrorCode.NONE
-    await asyncio.sleep(600)
-    assert [record.message for record in caplog.records if record.exc_info] == []
-
-
-@virtual
 async def test_a_commit_is_a_sign_of_life_too() -> None:
     world = World()
     generation, (member,) = await world.stable()
