@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -60,6 +61,7 @@ def test_one_broken_seed_of_several_is_told_and_is_what_the_check_ends_with(
     monkeypatch.setattr(real_runs, "work_on", work_on)
     options = ["--seed", "5", "--runs", "3", "--quiet", *(["--until-broken"] if until_broken else [])]
     assert check("127.0.0.1:1", *options) == (1 if broken else 0)
+    assert logging.root.manager.disable == logging.NOTSET, "as it was before"
     told = capsys.readouterr()
     carried_out = [seed for seed in (5, 6, 7) if not (until_broken and broken and seed > broken[0])]
     ends = [line.split(":")[0] for line in told.out.splitlines() if line.startswith("seed ")]
