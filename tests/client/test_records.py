@@ -29,6 +29,7 @@ STEPS = st.lists(
 
 @pytest.mark.promise("2014.control-records")
 @example([("data", 0, 1), ("data", 1, 1), ("abort", 0, 0), ("data", 1, 1), ("abort", 1, 0)], 0)  # one ends in the other
+@example([("data", 1, 1), ("data", 0, 1), ("abort", 1, 0), ("abort", 0, 0)], 0)  # the later one has the lesser id
 @given(STEPS, st.integers(0, 30))
 def test_aborted_and_control_records_are_hidden_and_the_position_passes_them(
     steps: list[tuple[str, int, int]], start: int
