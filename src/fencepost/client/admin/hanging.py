@@ -29,8 +29,6 @@ from fencepost.protocol.types import TRANSACTION_STATE, Epoch, Milliseconds, Pro
 
 logger = logging.getLogger(__name__)
 
-"""Who leads a partition of it is the coordinator of the transactional ids there."""
-
 
 class HangingTransaction(NamedTuple):
     """A transaction that is open in a partition, and who has it open; if nobody is there to end it, it hangs.
