@@ -199,6 +199,9 @@ def test_the_lag_of_no_partitions_is_of_none() -> None:
         async with Consumer("t", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
             await reader.poll(100)
             assert await reader.lag([]) == {} and set(await reader.lag()) >= {AT}
+        async with Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("begins")) as reader:
+            reader.assign([AT])
+            assert await reader.lag() == {}, "nothing is read yet"
 
     simulate(scenario)
 
