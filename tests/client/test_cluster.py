@@ -55,6 +55,26 @@ def test_asyncio_has_nothing_to_complain_about_when_it_is_closed_while_it_looks_
     assert complaints == []
 
 
+def test_asyncio_has_nothing_to_complain_about_when_everything_is_cancelled_while_a_broker_is_looked_for() -> None:
+    """As at the end of `asyncio.run`: who was cancelled ends so, though the client was closed by that."""
+    complaints: list[dict[str, Any]] = []
+
+    async def ask(port: int) -> None:
+        async with Admin(f"127.0.0.1:{port}") as admin:
+            await admin.topics()
+
+    async def scenario(port: int) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
+        asking = [loop.create_task(ask(port)) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        assert not any(task.done() for task in asking)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asyncio.run(scenario(silent.getsockname()[1]))
+    assert complaints == []
+
+
 @pytest.mark.parametrize("first", [1, 2])
 def test_the_newest_answer_says_what_the_features_are_whichever_node_was_asked_last(first: int) -> None:
     """A node that has not heard of a change yet does not undo it."""

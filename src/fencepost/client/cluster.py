@@ -184,7 +184,8 @@ class Cluster:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if task.cancelled():
+            asking = asyncio.current_task()
+            if task.cancelled() and not (asking is not None and asking.cancelling()):
                 self.check_open()
             raise
 
