@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -214,3 +215,9 @@ def test_assignors_are_named_each_once(names: str | list[str]) -> None:
         strategies_of(names)
     assert strategies_of(RANGE) == (RANGE,)
     assert strategies_of([STICKY, RANGE]) == (STICKY, RANGE)
+
+
+@pytest.mark.parametrize("names", [5, None, [RANGE, 5], [[RANGE]]])
+def test_assignors_have_names(names: Any) -> None:
+    with pytest.raises(TypeError, match=r"^partition_assignment_strategy=.*: it must be one or several of range, "):
+        strategies_of(names)

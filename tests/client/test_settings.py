@@ -87,6 +87,17 @@ def test_a_name_can_be_sent(kind: str, name: str) -> None:
     refusals(kind, name, ["x" * 32_768], ValueError, "it has 32768 bytes, and may have 32767")
 
 
+@pytest.mark.parametrize(("kind", "name"), [("producer", "transactional_id"), ("consumer", "group_id")])
+def test_who_has_an_id_has_one_that_is_not_empty(kind: str, name: str) -> None:
+    """As where a variable of the environment is not set: a broker takes the positions of a group without a name."""
+    refusals(kind, name, [""], ValueError, "give it a name, or None")
+
+
+def test_a_partitioner_is_something_to_call() -> None:
+    """It is refused at once, not by the first record and in words of Python's own."""
+    refusals("producer", "partitioner", [5, "murmur2"], TypeError, "it must be a function of topic, key and partitions")
+
+
 def test_a_member_with_a_place_of_its_own_has_a_name() -> None:
     refusals("consumer", "group_instance_id", [""], ValueError, "give each consumer one of its own, or None")
 

@@ -93,6 +93,13 @@ def test_a_call_is_taken_in_its_states_and_refused_with_a_reason_in_all_others(c
             check_call(call, state)
 
 
+@pytest.mark.parametrize("state", sorted(OPEN | {S.READY}, key=str))
+def test_who_initializes_twice_is_told_that_it_was_done(state: State) -> None:
+    """Not to begin a transaction first, and then initialize."""
+    with pytest.raises(MisuseError, match=r"^init_transactions\(\) was called before, and once is enough: "):
+        check_call("init_transactions", state)
+
+
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("following", State)
 def test_only_the_states_of_the_table_follow(state: State, following: State) -> None:

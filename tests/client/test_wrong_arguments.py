@@ -241,10 +241,38 @@ def test_a_time_that_is_none_leaves_the_event_loop_its_timers() -> None:
 
 def test_a_blocking_producer_refuses_what_is_not_several() -> None:
     with blocking.Producer("127.0.0.1:1") as writer:
-        wrong: list[dict[str, Any]] = [{"values": None}, {"values": [b""], "keys": 5}]
+        wrong: list[dict[str, Any]] = [
+            *({"values": None}, {"values": b"one"}),
+            *({"values": [b""], "keys": 5}, {"values": [b""], "keys": "one"}),
+        ]
         for given in wrong:
             with pytest.raises(TypeError, match=r"^(values|keys)=.*: give several"):
                 writer.send_many("t", **given)
+
+
+@pytest.mark.parametrize("one", [b"", b"record", "", "record", bytearray(b"record"), memoryview(b"record")])
+@pytest.mark.parametrize("which", ["values", "keys"])
+def test_one_record_is_not_taken_for_several(which: str, one: Any) -> None:
+    """Its bytes, or letters, are no records; and of an empty one nothing would be sent, without a word."""
+
+    async def scenario(world: World) -> None:
+        given: dict[str, Any] = {"values": [], which: one}
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            with pytest.raises(TypeError, match=f"^{which}=.*: give several, as in "):
+                await writer.send_many("t", **given)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "5", 1.5, None])
+def test_how_many_records_is_refused_whether_there_are_some_or_not(wrong: Any) -> None:
+    async def scenario(world: World) -> None:
+        async with Consumer(bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            reader.assign([AT])
+            with pytest.raises((TypeError, ValueError), match=r"^max_records=.*: it must be"):
+                await reader.poll(0, wrong)
+
+    simulate(scenario)
 
 
 def test_a_callback_that_cannot_be_called_is_refused_before_anything_is_committed() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from operator import index
+from reprlib import repr as shortened
 from typing import Any, Final, SupportsIndex
 
 from fencepost.protocol.types import TopicPartition
@@ -46,7 +47,12 @@ def several(what: str, given: object) -> list[Any]:
 
 
 def iterable(what: str, given: object) -> Iterable[Any]:
-    """`given` itself, which may be iterable once only, and endless.  Raises TypeError if it is not iterable."""
+    """`given` itself, which may be iterable once only, and endless.
+
+    Raises TypeError if it is not iterable, or a str or bytes of any kind: that is one, not several.
+    """
+    if isinstance(given, str | bytes | bytearray | memoryview):
+        raise TypeError(f"{what}={(shown := shortened(given))}: give several, as in [{shown}]")
     if not isinstance(given, Iterable):
         raise TypeError(f"{what}={given!r}: give several, as in [{given!r}]")
     return given

@@ -6,7 +6,7 @@ None of them depends on the order in which members are given.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fencepost.protocol.types import TopicPartition
@@ -116,12 +116,16 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
 
 
 def strategies_of(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Assignors by the setting partition_assignment_strategy.  Raises ValueError for unknown, repeated or no names."""
+    """Assignors by the setting partition_assignment_strategy.  Raises ValueError for unknown, repeated or no names.
+
+    Raises TypeError for what are no names.
+    """
+    known = f"partition_assignment_strategy={names!r}: it must be one or several of {', '.join(ASSIGNORS)}, each once"
+    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+        raise TypeError(known)
     found = (names,) if isinstance(names, str) else tuple(names)
     if not found or any(name not in ASSIGNORS for name in found) or len(set(found)) < len(found):
-        raise ValueError(
-            f"partition_assignment_strategy={names!r}: it must be one or several of {', '.join(ASSIGNORS)}, each once"
-        )
+        raise ValueError(known)
     return found
 
 

@@ -260,7 +260,7 @@ class Consumer:
         Those of the last call count as done, and may be committed.  Raises NoOffsetError where a position is missing or
         gone and `auto_offset_reset` is "error", MisuseError if there is nothing to read.
         """
-        return await self._reading.next(timeout_ms, partial(self._fetcher.take, max_records), [])
+        return await self._reading.records(timeout_ms, max_records)
 
     async def poll_batch(self, timeout_ms: float = 1000) -> PartitionBatch | None:
         """What was fetched of one partition, all of it, or what comes within `timeout_ms`; None if nothing does.

@@ -41,5 +41,7 @@ def check_settings(topics: Sequence[object], given: Mapping[str, Any]) -> None:
     check_sendable(**{name: given[name] for name in _SENT})
     if not isinstance(given["spill_directory"], str | None):
         raise TypeError(f"spill_directory={given['spill_directory']!r}: it must be a str")
+    if given["group_id"] == "":
+        raise ValueError("group_id='': give it a name, or None")
     if given["group_instance_id"] == "":
         raise ValueError("group_instance_id='': give each consumer one of its own, or None")

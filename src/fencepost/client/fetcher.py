@@ -28,7 +28,6 @@ from fencepost.client.followed import Fetched, Followed
 from fencepost.client.lent import Lending, Working
 from fencepost.client.partition_batch import PartitionBatch
 from fencepost.client.records import ConsumerRecord
-from fencepost.client.settings import check_counts
 from fencepost.client.topic_lookups import TopicLookups
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.client.unread import Unread
@@ -172,7 +171,6 @@ class Fetcher:
 
         Raises DamagedRecordsError, SpillError; not before the records of others, which would be lost by that.
         """
-        check_counts(max_records=count)
         self._raise_what_failed()
         taken: list[ConsumerRecord] = []
         for at in list(self.followed):

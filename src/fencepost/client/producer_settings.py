@@ -52,6 +52,10 @@ def check_settings(given: Mapping[str, Any]) -> None:
     check_texts(**{name: given[name] for name in _TEXTS})
     check_milliseconds(**{name: given[name] for name in _MILLISECONDS})
     check_counts(**{name: given[name] for name in _SIZES})
+    if given["transactional_id"] == "":
+        raise ValueError("transactional_id='': give it a name, or None")
+    if not (given["partitioner"] is None or callable(given["partitioner"])):
+        raise TypeError(f"partitioner={given['partitioner']!r}: it must be a function of topic, key and partitions")
     check_switches(transaction_two_phase_commit_enable=given["transaction_two_phase_commit_enable"])
     if given["transaction_two_phase_commit_enable"] and given["transactional_id"] is None:
         raise ValueError("transaction_two_phase_commit_enable=True needs a transactional_id: give one")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from fencepost.client.assignment import Assignment
@@ -12,7 +13,7 @@ from fencepost.client.errors import MisuseError
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.membership import Membership
 from fencepost.client.records import ConsumerRecord
-from fencepost.client.settings import check_milliseconds
+from fencepost.client.settings import check_counts, check_milliseconds
 
 T = TypeVar("T")
 
@@ -34,6 +35,11 @@ class Reading:
         self._group = group
         self._check_open = check_open
         self._is_under_way = False
+
+    async def records(self, timeout_ms: float, most: int) -> list[ConsumerRecord]:
+        """Up to `most` records, as `next` gives them.  Raises TypeError, ValueError for no such number, as `next`."""
+        check_counts(max_records=most)
+        return await self.next(timeout_ms, partial(self._fetcher.take, most), [])
 
     async def next(self, timeout_ms: float, take: Callable[[], T], nothing: T) -> T:
         """What `take` gives, or does within so many milliseconds; `nothing` if nothing comes.

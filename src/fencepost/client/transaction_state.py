@@ -51,8 +51,14 @@ CALLS: Final[Mapping[str, tuple[State, ...]]] = {
 }
 
 
+#: What only a producer does that has initialized its transactions.
+_INITIALIZED: Final = frozenset(State) - {State.UNINITIALIZED, State.INITIALIZING, State.FATAL_ERROR}
+
+
 def check_call(call: str, state: State) -> None:
     """Raises MisuseError if the call cannot be made in this state."""
+    if call == "init_transactions" and state in _INITIALIZED:
+        raise MisuseError(f"{call}() was called before, and once is enough: {state.value}")
     if state not in CALLS[call]:
         raise MisuseError(f"{call}() cannot be called on this producer now: {state.value}")
 
