@@ -240,7 +240,7 @@ def test_a_time_that_is_none_leaves_the_event_loop_its_timers() -> None:
 
 
 def test_a_blocking_producer_refuses_what_is_not_several() -> None:
-    with blocking.Producer("127.0.0.1:1") as writer:
+    with blocking.Producer("127.0.0.1:1", max_block_ms=100) as writer:
         wrong: list[dict[str, Any]] = [
             *({"values": None}, {"values": b"one"}),
             *({"values": [b""], "keys": 5}, {"values": [b""], "keys": "one"}),

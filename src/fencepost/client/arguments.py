@@ -47,15 +47,17 @@ def several(what: str, given: object) -> list[Any]:
 
 
 def iterable(what: str, given: object) -> Iterable[Any]:
-    """`given` itself, which may be iterable once only, and endless.
-
-    Raises TypeError if it is not iterable, or a str or bytes of any kind: that is one, not several.
-    """
-    if isinstance(given, str | bytes | bytearray | memoryview):
-        raise TypeError(f"{what}={(shown := shortened(given))}: give several, as in [{shown}]")
+    """`given` itself, which may be iterable once only, and endless.  Raises TypeError if it is not iterable."""
     if not isinstance(given, Iterable):
         raise TypeError(f"{what}={given!r}: give several, as in [{given!r}]")
     return given
+
+
+def keys_or_values(what: str, given: object) -> Iterable[Any]:
+    """As `iterable`.  Raises TypeError for a str or bytes of any kind, too: that is one key or value, not several."""
+    if isinstance(given, str | bytes | bytearray | memoryview):
+        raise TypeError(f"{what}={(shown := shortened(given))}: give several, as in [{shown}]")
+    return iterable(what, given)
 
 
 def pairs(what: str, given: object) -> dict[Any, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, cast
 
-from fencepost.client.arguments import iterable
+from fencepost.client.arguments import keys_or_values
 from fencepost.client.errors import RecordTooLargeError
 from fencepost.client.producer_record import BYTES, too_large, what_is_wrong
 from fencepost.protocol.compression import Compression
@@ -49,8 +49,8 @@ def chunks(
 
     Raises ValueError at the end if there are not as many keys as values.
     """
-    coming = iter(iterable("values", values))
-    their_keys = None if keys is None else iter(iterable("keys", keys))
+    coming = iter(keys_or_values("values", values))
+    their_keys = None if keys is None else iter(keys_or_values("keys", keys))
     most = _FIRST
     while True:
         column = taken(coming, most, chunk_bytes)

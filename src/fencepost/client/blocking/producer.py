@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from fencepost.client import producer
-from fencepost.client.arguments import iterable
+from fencepost.client.arguments import keys_or_values
 from fencepost.client.batches import RecordMetadata
 from fencepost.client.blocking.face import Blocking, as_in, takes
 from fencepost.client.delivery import Delivery
@@ -99,8 +99,8 @@ class Producer(Blocking):
         timestamp: int | None = None,
     ) -> Delivery[ManyMetadata]:
         # Whatever an iterable of the caller's does is done in the caller's thread.
-        values = list(iterable("values", values))
-        keys = None if keys is None else list(iterable("keys", keys))
+        values = list(keys_or_values("values", values))
+        keys = None if keys is None else list(keys_or_values("keys", keys))
         sending = self._producer.send_many(topic, values, keys=keys, partition=partition, timestamp=timestamp)
         return Delivery(self._portal, self._portal.call(sending))
 
