@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -320,23 +320,6 @@ def test_the_log_rolls_by_size_and_age() -> None:
         node.clock.at += 1000
         append(node.partition, batch())
         assert node.partition.segments.bases == [0, 2, 3]
-
-    run(main())
-
-
-def test_a_scan_that_is_given_up_keeps_nobody_waiting() -> None:
-    """As that of a coordinator that is none any more: no segment would be swapped again."""
-
-    async def main() -> None:
-        node = Node()
-        for _ in range(3):
-            append(node.partition, batch())
-        scan = node.partition.scan()
-        next(scan)
-        assert node.partition.scans == 1
-        assert isinstance(scan, Generator)
-        scan.close()
-        assert node.partition.scans == 0
 
     run(main())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -157,6 +157,21 @@ def test_no_segment_is_replaced_under_whoever_goes_over_them(decided: bool) -> N
         clean(node, between=between)
         assert waited == [before] * 3
         assert len(partition.segments) == 2 and kept(node) == [1]
+
+    run(main())
+
+
+def test_a_scan_that_is_given_up_keeps_nobody_waiting() -> None:
+    """As that of a coordinator that is none any more: no segment would be swapped again."""
+
+    async def main() -> None:
+        node = await written([b"a"])
+        scan = node.partition.scan()
+        next(scan)
+        assert node.partition.scans == 1
+        assert isinstance(scan, Generator)
+        scan.close()
+        assert node.partition.scans == 0
 
     run(main())
 
