@@ -301,6 +301,9 @@ def fetch_request(
 
 
 def fetch(client: Client, topic: str, offset: int = 0, *, version: int | None = None, **how: Any) -> PartitionData:
+    """What is there, once all that the node has appended is durable: markers are shown some time after they are."""
+    storage = client.broker.node.storage
+    wait_until("everything is durable", lambda: storage.durability.lsn >= storage.lsn)
     answer = client.ask(fetch_request(client, topic, offset, **how), version)
     fetched: PartitionData = answer.responses[0].partitions[0]
     return fetched

@@ -108,10 +108,10 @@ def test_what_is_written_at_once_is_appended_at_one_time() -> None:
     with serving() as broker:
         client = Client(broker)
         topic = new_topic(client, 3, message_timestamp_type="LogAppendTime")
-        broker.node.clock = clock = Ticking()
+        broker.node.clock = Ticking()
         request = produce_request(client, topic, [batch("a"), batch("b"), batch("c")])
         written = client.ask(request, VERSIONS[-1]).responses[0].partition_responses
-        assert {one.log_append_time_ms for one in written} == {clock.at}
+        assert len({one.log_append_time_ms for one in written}) == 1
         client.close()
 
 
