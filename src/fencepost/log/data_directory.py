@@ -19,6 +19,7 @@ from fencepost.log import checkpoint_files
 from fencepost.log.checkpoint_files import (
     KAFKA_FILE,
     PARTITION_METADATA,
+    PartitionIdentity,
     index_of,
     kafka_uuid,
     read_identity,
@@ -261,6 +262,8 @@ class FoundPartition:
     """Whether the commit log knows it, with this id."""
     unreadable: bool = False
     """Whether there is a `partition.metadata` that does not say what its id is."""
+    misplaced: bool = False
+    """Whether it says that it is the partition of another number."""
 
 
 def partitions_in(disk: Disk, root: Path, logged: Mapping[str, uuid.UUID]) -> list[FoundPartition]:
@@ -271,13 +274,14 @@ def partitions_in(disk: Disk, root: Path, logged: Mapping[str, uuid.UUID]) -> li
         if not _PARTITION.fullmatch(name) or not disk.is_directory(root / name) or index != str(int(index)):
             continue
         try:
-            said = read_topic_id(disk, root / name)
+            said = read_identity(disk, root / name)
         except ValueError:
-            said = None
-        topic_id = said or logged.get(name)
+            said = PartitionIdentity(None, None)
+        topic_id = said.topic_id or logged.get(name)
         known = topic_id is not None and logged.get(name) == topic_id
-        unreadable = said is None and disk.exists(root / name / PARTITION_METADATA)
-        found.append(FoundPartition(topic, int(index), topic_id, known, unreadable))
+        unreadable = said.topic_id is None and disk.exists(root / name / PARTITION_METADATA)
+        misplaced = said.partition not in (None, int(index))
+        found.append(FoundPartition(topic, int(index), topic_id, known, unreadable, misplaced))
     return found
 
 

@@ -242,6 +242,31 @@ def test_topics_of_which_no_id_can_be_read_are_not_forgotten(tmp_path: Path) -> 
         assert client.broker.node.topics.by_name[topic].count == 1
 
 
+def test_a_copy_under_a_number_that_no_partition_had_makes_no_topic_larger(tmp_path: Path) -> None:
+    """Else keys would go to other partitions, and no topic can be made smaller again."""
+    with node(tmp_path) as client:
+        topic = new_topic(client, partitions=2)
+        assert produce(client, topic, batch("x")).error_code == ErrorCode.NONE
+    copy = shutil.copytree(tmp_path / f"{topic}-0", tmp_path / f"{topic}-7")
+    lose(tmp_path, "gone")
+    before = {path: path.read_bytes() for path in copy.iterdir()}
+    with node(tmp_path, rebuild=True) as client:
+        assert client.broker.node.topics.by_name[topic].count == 2
+        assert values(fetch(client, topic)) == ["x"]
+    assert {path: path.read_bytes() for path in copy.iterdir()} == before
+
+
+def test_partitions_in_each_others_place_count_for_their_topic(tmp_path: Path) -> None:
+    with node(tmp_path) as client:
+        topic = new_topic(client, partitions=3)
+    lose(tmp_path, "gone")
+    one, two, between = tmp_path / f"{topic}-1", tmp_path / f"{topic}-2", tmp_path / "between"
+    one.rename(between), two.rename(one), between.rename(two)
+    with node(tmp_path, rebuild=True) as client:
+        assert client.broker.node.topics.by_name[topic].count == 3
+        assert {index for _, index in client.broker.node.storage.offline} == {1, 2}
+
+
 def test_what_partitions_say_of_their_topics() -> None:
     def found(topic: str, index: int, topic_id: uuid.UUID | None, logged: bool = False) -> FoundPartition:
         return FoundPartition(topic, index, topic_id, logged)
@@ -254,6 +279,13 @@ def test_what_partitions_say_of_their_topics() -> None:
     # Copies under other names, and names that are no partitions of ours.
     copies = [found("a", 0, A, True), found("a-backup", 0, A), found("a-0-backup", 20261121, A)]
     assert topics_of(copies, 10) == {"a": (A, 1, 0)}
+    # Under another number: one that the commit log knows is in its place, whatever the line says; nor can a log that is
+    # lost tell.
+    moved = FoundPartition("a", 7, A, logged=False, misplaced=True)
+    assert topics_of([found("a", 0, A, True), moved], 10) == {"a": (A, 1, 0)}
+    assert topics_of([found("a", 0, A), moved], 10) == {"a": (A, 8, 6)}
+    known = FoundPartition("a", 1, A, logged=True, misplaced=True)
+    assert topics_of([found("a", 0, A, True), known], 10) == {"a": (A, 2, 0)}
     with pytest.raises(DirectoryUnusable, match="'a' and of 'a-backup' have the same topic id"):
         topics_of([found("a", 0, A), found("a-backup", 0, A)], 10)
     assert topics_of([], 10) == {}

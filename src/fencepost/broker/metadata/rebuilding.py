@@ -55,14 +55,15 @@ def lost(root: object) -> DirectoryUnusable:
 def topics_of(found: Iterable[FoundPartition], largest: int) -> dict[str, FoundTopic]:
     """The topics that partitions are of; `largest`: how many a topic may have.  Raises DirectoryUnusable.
 
-    A directory without an id is left out, unless it has a file that should say one: it is offline then.  So is the copy
-    of a partition under another name, if the commit log tells which of them is the copy.
+    A directory without an id is left out, unless it has a file that should say one: it is offline then.  The copy of a
+    partition under another name, or under another number, is left out if the commit log tells that it is the copy.
     """
     by_name: dict[str, list[FoundPartition]] = {}
     for each in found:
         if (each.topic_id is not None or each.unreadable) and each.index < largest:
             by_name.setdefault(each.topic, []).append(each)
     ids = {name: _id_of(partitions) for name, partitions in by_name.items()}
+    by_name = {name: _without_copies(partitions) for name, partitions in by_name.items()}
     originals = {ids[name] for name, partitions in by_name.items() if any(each.logged for each in partitions)}
     topics: dict[str, FoundTopic] = {}
     for name, partitions in by_name.items():
@@ -78,6 +79,13 @@ def topics_of(found: Iterable[FoundPartition], largest: int) -> dict[str, FoundT
         count = max(each.index for each in partitions) + 1
         topics[name] = FoundTopic(topic_id, count, count - len(partitions))
     return topics
+
+
+def _without_copies(partitions: list[FoundPartition]) -> list[FoundPartition]:
+    """Those of a topic that are not the copy of another one of it: a copy would make the topic larger for ever."""
+    if not any(each.logged for each in partitions):
+        return partitions  # The commit log knows nothing of this topic.
+    return [each for each in partitions if each.logged or not each.misplaced]
 
 
 def _id_of(partitions: Sequence[FoundPartition]) -> uuid.UUID:
