@@ -6,6 +6,7 @@ import inspect
 import itertools
 import pickle
 import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,6 +129,16 @@ def test_every_combination_is_taken_or_refused_in_a_sentence() -> None:
             assert SECRET not in repr(found)
     # Plain: said or not.  SSL: 4.  Each mechanism: 1 without TLS, 4 with it.
     assert taken == 2 + 4 + len(MECHANISMS) * (1 + 4)
+
+
+@pytest.mark.parametrize("name", ["ssl_cafile", "ssl_certfile", "ssl_keyfile"])
+def test_a_key_in_the_place_of_its_file_is_not_shown(name: str) -> None:
+    """As of a variable of the environment that has the text of a key, and was taken for the name of its file."""
+    key = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n"
+    for given in (key, key.strip().replace("\n", " "), Path(key), key.encode()):
+        with pytest.raises((ValueError, TypeError), match=f"^{name} must be the path of a file, and no") as refused:
+            Security(security_protocol="SSL", **{"ssl_certfile": OWN, name: given})  # type: ignore[misc]
+        assert SECRET not in str(refused.value)
 
 
 def test_certificates_are_verified_unless_said_otherwise() -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 SECRET = "t0p-secret"
+KEY = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n"
 CA, OWN = str(CERTIFICATES / "ca.pem"), str(CERTIFICATES / "client.pem")
 MODULES = "org.apache.kafka.common.security"
 PLAIN_MODULE, SCRAM_MODULE = f"{MODULES}.plain.PlainLoginModule", f"{MODULES}.scram.ScramLoginModule"
@@ -92,6 +93,9 @@ def test_what_the_client_has_is_taken_and_goes_to_executors(what: str) -> None:
     assert repr(parse(least | TAKEN[what], streaming=True).security) == repr(security)
 
 
+#: What could be a token that was taken for its function is not repeated.
+NO_FUNCTION = "tokenProvider must be package.module:function, the name of a function that returns a token"
+
 WRONG: list[tuple[dict[str, str], str]] = [
     ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol='TLS': it must be one of"),
     ({"kafka.sasl.jaas.config": jaas()}, "kafka.sasl.jaas.config is given, but kafka.security.protocol is PLAINTEXT"),
@@ -123,9 +127,8 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ),
     (SASL | {"tokenProvider": "not.there:f"}, "tokenProvider=not.there:f: it must be package.module:function"),
     (SASL | {"tokenProvider": "json:nothing"}, "tokenProvider=json:nothing"),
-    (SASL | {"tokenProvider": "json"}, "tokenProvider=json: it must be"),
-    (SASL | {"tokenProvider": ":loads"}, "tokenProvider=:loads: it must be"),
-    (SASL | {"tokenProvider": ""}, "tokenProvider=: it must be"),
+    *((SASL | {"tokenProvider": text}, NO_FUNCTION) for text in ("json", ":loads", "", "json:", "a b:c", SECRET)),
+    *((SASL | {"tokenProvider": f"{text}:{SECRET}"}, NO_FUNCTION) for text in ("a", "a.b", "a:b")),
     (
         SSL | {"kafka.ssl.truststore.location": CA},
         "kafka.ssl.truststore.type is JKS, which is the default: only PEM can be read",
@@ -148,6 +151,13 @@ WRONG: list[tuple[dict[str, str], str]] = [
             "kafka.ssl.keystore.certificate.chain": PEM["client-certificate"],
         },
         "is encrypted: set kafka.ssl.key.password",
+    ),
+    *(
+        (
+            SSL | {f"kafka.ssl.{store}.type": "PEM", f"kafka.ssl.{store}.location": KEY},
+            f"kafka.ssl.{store}.location must",
+        )
+        for store in ("truststore", "keystore")
     ),
     (SSL | {"kafka.ssl.endpoint.identification.algorithm": "ftp"}, "algorithm=ftp: it must be https, or empty"),
     *(({name: SECRET}, f"option {name} cannot be used") for name in REFUSED),

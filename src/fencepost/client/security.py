@@ -193,7 +193,10 @@ class Security:
         given: Mapping[str, Any] = self._options
         for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
             if name in given and not isinstance(given[name], str | PathLike):
-                raise TypeError(f"{name}={given[name]!r}: it must be the path of a file")
+                raise TypeError(f"{name} must be the path of a file, and no {type(given[name]).__name__}")
+            if name in given and _BEGINS_PEM in str(given[name]):
+                text = "ssl_cadata" if name == "ssl_cafile" else "ssl_certdata"
+                raise ValueError(f"{name} must be the path of a file, and no text in PEM format: that goes into {text}")
         for name in ("ssl_cadata", "ssl_certdata", "ssl_password"):
             if name in given and not isinstance(given[name], str):
                 raise TypeError(f"{name} must be a str")  # it may be secret
@@ -226,6 +229,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 _LONGEST_QUOTE: Final = 300
+_BEGINS_PEM: Final = "-----BEGIN"
 _ALL: Final = tuple(SecurityOptions.__annotations__)
 _NOT_BOTH: Final = (("ssl_cafile", "ssl_cadata"), ("ssl_certfile", "ssl_certdata"), ("ssl_keyfile", "ssl_certdata"))
 

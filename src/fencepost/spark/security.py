@@ -91,6 +91,7 @@ _IN_SPARK: Final = {
     "ssl_password": _KEY_PASSWORD,
     "bootstrap_servers": "kafka.bootstrap.servers",
 }
+_FUNCTION: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 _LOGIN_MODULES: Final = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": ("PLAIN",),
     "org.apache.kafka.common.security.scram.ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
@@ -180,9 +181,14 @@ def _check_type(get: Any, name: str, stores: tuple[str, ...]) -> None:
 
 
 def _token_function(text: str) -> TokenFunction:
-    module, colon, name = text.partition(":")
+    if _FUNCTION.fullmatch(text) is None:
+        # It may be a token.
+        raise BadOption(
+            f"{TOKEN_PROVIDER} must be package.module:function, the name of a function that returns a token"
+        )
+    module, _, name = text.partition(":")
     try:
-        found = callable(getattr(importlib.import_module(module), name, None)) if module and colon else False
+        found = callable(getattr(importlib.import_module(module), name, None))
     except ImportError:
         found = False
     if not found:
