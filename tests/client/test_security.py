@@ -141,6 +141,21 @@ def test_a_key_in_the_place_of_its_file_is_not_shown(name: str) -> None:
         assert SECRET not in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["ssl_cafile", "ssl_certfile", "ssl_keyfile"])
+@pytest.mark.parametrize("path", ["ca\0.pem", "ca\ud800.pem"], ids=ascii)
+def test_what_can_be_no_path_is_refused_by_its_name(name: str, path: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be the path of a file, without a NUL"):
+        Security(security_protocol="SSL", **{"ssl_certfile": OWN, name: path})  # type: ignore[misc]
+
+
+def test_certificates_may_have_text_between_them_that_is_not_ascii() -> None:
+    """As bundles have the names of authorities."""
+    context = Security(security_protocol="SSL", ssl_cadata=f"# Autorit\u00e9\n{Path(CA).read_text()}").tls()
+    assert context is not None and len(context.get_ca_certs()) == 1
+    with pytest.raises(ValueError, match=r"^ssl_cadata: there is no certificate in PEM format"):
+        Security(security_protocol="SSL", ssl_cadata="\u00e9\ud800")
+
+
 def test_certificates_are_verified_unless_said_otherwise() -> None:
     context = Security(security_protocol="SSL").tls()
     assert context is not None

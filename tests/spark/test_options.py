@@ -257,6 +257,17 @@ def test_an_option_that_is_empty_is_not_taken_for_one_that_is_not_there(option: 
         parse(LEAST | {option.name: empty}, streaming=option.where != BATCH)
 
 
+@pytest.mark.parametrize("text", ['{\n  "a": {}\n}', "5\u2028", "5\0", "\ud800", "x" * 5000], ids=ascii)
+@pytest.mark.parametrize("option", SOURCE, ids=[option.name for option in SOURCE])
+def test_what_is_wrong_with_an_option_is_one_line_that_can_be_printed(option: Option, text: str) -> None:
+    """Spark's error has it as a line of its own, and Java's log."""
+    try:
+        parse(LEAST | {option.name: text}, streaming=option.where != BATCH)
+    except BadOption as refused:
+        (line,) = str(refused).splitlines()
+        assert option.name in line and len(line.encode()) < 500
+
+
 def test_times_go_before_offsets_and_one_for_all_before_one_for_each() -> None:
     every = {"startingOffsets": "earliest", "startingOffsetsByTimestamp": VALUES["startingOffsetsByTimestamp"]}
     assert parse(LEAST | every | {"startingTimestamp": "7"}, streaming=True).start.timestamp == 7

@@ -7,6 +7,8 @@ from typing import Final
 from fencepost.protocol.hosts import is_host
 
 _MOST: Final = 65_535
+_LONGEST_SHOWN: Final = 200
+"""Characters of a server that an error repeats."""
 
 
 def addresses_of(bootstrap_servers: str) -> list[tuple[str, int]]:
@@ -29,16 +31,17 @@ def told_by_a_broker(why: str) -> str:
 
 def _address(server: str) -> tuple[str, int]:
     server = server.strip()
+    given = server if len(server) <= _LONGEST_SHOWN else f"{server[:_LONGEST_SHOWN]}..."
     if "://" in server:
         after = server.partition("://")[2].strip("/")
-        raise ValueError(f"bootstrap_servers has {server!r}: Kafka's protocol has no scheme; give {after!r}")
+        raise ValueError(f"bootstrap_servers has {given!r}: Kafka's protocol has no scheme; give {after!r}")
     host, colon, port = server.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]  # as in URLs (RFC 3986, 3.2.2)
     if host and not is_host(host):
-        raise ValueError(f"bootstrap_servers has {server!r}: this is no host; commas separate several host:port")
+        raise ValueError(f"bootstrap_servers has {given!r}: this is no host; commas separate several host:port")
     if not colon or not host or not (port.isascii() and port.isdigit()):
-        raise ValueError(f"bootstrap_servers has {server!r}: it must be host:port, as in 127.0.0.1:9092")
+        raise ValueError(f"bootstrap_servers has {given!r}: it must be host:port, as in 127.0.0.1:9092")
     if len(port) > 5 or not 1 <= int(port) <= _MOST:
-        raise ValueError(f"bootstrap_servers has {server!r}: a port is from 1 to {_MOST}")
+        raise ValueError(f"bootstrap_servers has {given!r}: a port is from 1 to {_MOST}")
     return host, int(port)

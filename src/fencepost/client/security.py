@@ -7,6 +7,7 @@ Producer("broker:9093", security_protocol="SASL_SSL", ssl_cafile="ca.pem",
 from __future__ import annotations
 
 import copy
+import os
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
@@ -195,8 +196,12 @@ class Security:
             if name in given and not isinstance(given[name], str | PathLike):
                 raise TypeError(f"{name} must be the path of a file, and no {type(given[name]).__name__}")
             if name in given and _BEGINS_PEM in str(given[name]):
-                text = "ssl_cadata" if name == "ssl_cafile" else "ssl_certdata"
-                raise ValueError(f"{name} must be the path of a file, and no text in PEM format: that goes into {text}")
+                instead = "ssl_cadata" if name == "ssl_cafile" else "ssl_certdata"
+                raise ValueError(
+                    f"{name} must be the path of a file, and no text in PEM format: that goes into {instead}"
+                )
+            if name in given and not _may_be_a_path(given[name]):
+                raise ValueError(f"{name} must be the path of a file, without a NUL and without halves of characters")
         for name in ("ssl_cadata", "ssl_certdata", "ssl_password"):
             if name in given and not isinstance(given[name], str):
                 raise TypeError(f"{name} must be a str")  # it may be secret
@@ -232,6 +237,13 @@ _LONGEST_QUOTE: Final = 300
 _BEGINS_PEM: Final = "-----BEGIN"
 _ALL: Final = tuple(SecurityOptions.__annotations__)
 _NOT_BOTH: Final = (("ssl_cafile", "ssl_cadata"), ("ssl_certfile", "ssl_certdata"), ("ssl_keyfile", "ssl_certdata"))
+
+
+def _may_be_a_path(path: str | PathLike[str]) -> bool:
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_sendable(text: object) -> bool:

@@ -64,8 +64,10 @@ def _trust(context: ssl.SSLContext, certificates: Certificates) -> None:
         context.load_default_certs()
         return
     named = "ssl_cadata" if certificates.cafile is None else f"ssl_cafile={os.fspath(certificates.cafile)!r}"
+    # Between certificates there may be text, as names of authorities: Python takes ASCII only.
+    data = None if certificates.cadata is None else "".join(filter(str.isascii, certificates.cadata))
     try:
-        context.load_verify_locations(cafile=certificates.cafile, cadata=certificates.cadata)
+        context.load_verify_locations(cafile=certificates.cafile, cadata=data)
     except (ssl.SSLError, ValueError):
         raise ValueError(f"{named}: there is no certificate in PEM format") from None
     except OSError as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
-from fencepost.spark.bad_option import BadOption
+from fencepost.spark.bad_option import BadOption, shown
 
 BATCH: Final = "batch"
 STREAM: Final = "stream"
@@ -180,6 +180,7 @@ def of_other_kind(streaming: bool) -> dict[str, str]:
 
 def unknown(name: str, known: Iterable[str]) -> BadOption:
     """What to say of an option that is not there: which one may be meant."""
+    name = shown(name)
     spelt = {each.lower(): each for each in known}
     is_kafkas = name.lower().startswith("kafka.")
     # Settings of Java's client are much like each other.

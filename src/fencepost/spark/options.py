@@ -14,6 +14,7 @@ from fencepost.protocol.messages.list_offsets import EARLIEST, LATEST
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark.admission import Offsets
 from fencepost.spark.bad_option import BadOption as BadOption
+from fencepost.spark.bad_option import shown
 from fencepost.spark.option_table import REFUSED, SOURCE, of_other_kind, unknown
 from fencepost.spark.positions import LARGEST, LARGEST_PARTITION, Positions
 from fencepost.spark.security import KNOWN as SECURITY
@@ -26,8 +27,6 @@ _DURATION: Final = re.compile(r"([0-9]{1,19})\s*(ms|s|m|min|h|d|)")
 #: Unit -> milliseconds.
 _UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NO_JSON: Final = (ValueError, TypeError, AttributeError, RecursionError)
-_SHOWN: Final = 200
-"""Characters of an option that an error repeats."""
 
 
 @dataclass(frozen=True)
@@ -178,11 +177,11 @@ def _topics(get: Callable[[str], str | None]) -> list[str]:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise BadOption(f"subscribePattern={pattern}: no regular expression: {error}") from None
+            raise BadOption(f"subscribePattern={shown(pattern)}: no regular expression: {error}") from None
     given = get("subscribe") or ""
     names = [name.strip() for name in given.split(",") if name.strip()]
     if given and not names:
-        raise BadOption(f"subscribe={given}: it names no topic")
+        raise BadOption(f"subscribe={shown(given)}: it names no topic")
     return names
 
 
@@ -221,7 +220,7 @@ def _bound(which: str, get: Callable[[str], str | None], default: str, resumes: 
 
 def _one_of(name: str, text: str, *values: str) -> str:
     if text.lower() not in values:
-        raise BadOption(f"{name}={text}: it must be {' or '.join(values)}")
+        raise BadOption(f"{name}={shown(text)}: it must be {' or '.join(values)}")
     return text.lower()
 
 
@@ -229,17 +228,17 @@ def _duration(name: str, text: str) -> int:
     """Milliseconds of a time such as `5m`.  Raises BadOption."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
-        raise BadOption(f"{name}={text}: it must be a number with ms, s, m, h or d, as 15m")
+        raise BadOption(f"{name}={shown(text)}: it must be a number with ms, s, m, h or d, as 15m")
     return int(found[1]) * _UNITS[found[2]]
 
 
 def _number(name: str, text: str, least: int = 0) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise BadOption(f"{name}={text}: it must be a number")
+        raise BadOption(f"{name}={shown(text)}: it must be a number")
     if len(text.lstrip("0")) > len(str(LARGEST)) or int(text) > LARGEST:
-        raise BadOption(f"{name}={text[:_SHOWN]}: it must be {LARGEST} or less")
+        raise BadOption(f"{name}={shown(text)}: it must be {LARGEST} or less")
     if int(text) < least:
-        raise BadOption(f"{name}={text}: it must be {least} or more")
+        raise BadOption(f"{name}={shown(text)}: it must be {least} or more")
     return int(text)
 
 
@@ -256,7 +255,7 @@ def parse_partitions(name: str, text: str) -> list[TopicPartition]:
             raise ValueError("there is none, or a number is not one of a partition")
         return list(dict.fromkeys(found))
     except _NO_JSON:
-        raise BadOption(f'{name}={text[:_SHOWN]}: it must be JSON like {{"topic": [0, 1]}}') from None
+        raise BadOption(f'{name}={shown(text)}: it must be JSON like {{"topic": [0, 1]}}') from None
 
 
 def parse_positions(name: str, text: str, what: str = "earliest, latest, or JSON") -> Positions:
@@ -270,7 +269,7 @@ def parse_positions(name: str, text: str, what: str = "earliest, latest, or JSON
             raise ValueError("there is none")
         return positions
     except _NO_JSON:
-        raise BadOption(f'{name}={text[:_SHOWN]}: it must be {what} like {{"topic": {{"0": 23}}}}') from None
+        raise BadOption(f'{name}={shown(text)}: it must be {what} like {{"topic": {{"0": 23}}}}') from None
 
 
 def _once(named: list[tuple[str, Any]]) -> dict[str, Any]:

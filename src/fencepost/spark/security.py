@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from fencepost.client.security import OAUTHBEARER, Security, SecurityOptions, renamed
-from fencepost.spark.bad_option import BadOption
+from fencepost.spark.bad_option import BadOption, shown
 from fencepost.spark.option_table import SINK, unknown
 
 PROTOCOL: Final = "kafka.security.protocol"
@@ -131,7 +131,7 @@ def parse_security(options: Mapping[str, str] | None) -> Security:
     algorithm = get(_NAMES_CHECKED)
     if algorithm is not None:
         if algorithm.lower() not in ("", "https"):
-            raise BadOption(f"{_NAMES_CHECKED}={algorithm}: it must be https, or empty")
+            raise BadOption(f"{_NAMES_CHECKED}={shown(algorithm)}: it must be https, or empty")
         settings["ssl_check_hostname"] = bool(algorithm)
     chosen: SecurityOptions = {name: value for name, value in settings.items() if value is not None}  # type: ignore[assignment]
     try:
@@ -175,8 +175,8 @@ def _check_type(get: Any, name: str, stores: tuple[str, ...]) -> None:
     kind = get(name) or ("JKS" if used else "PEM")
     if kind.upper() != "PEM":
         raise BadOption(
-            f"{name} is {kind}{'' if get(name) else ', which is the default'}: only PEM can be read. Have the store "
-            f"written as PEM (keytool -importkeystore to PKCS12, then openssl pkcs12), and set {name} to PEM"
+            f"{name} is {shown(kind)}{'' if get(name) else ', which is the default'}: only PEM can be read. Have the "
+            f"store written as PEM (keytool -importkeystore to PKCS12, then openssl pkcs12), and set {name} to PEM"
         )
 
 
