@@ -1,4 +1,4 @@
-"""Where brokers are reached first: pure functions."""
+"""Reads and checks `bootstrap_servers`, the addresses that a client connects to first; pure functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def addresses_of(bootstrap_servers: str) -> list[tuple[str, int]]:
 
 
 def told_by_a_broker(why: str) -> str:
-    """Why nobody is reached at an address that bootstrap_servers does not have, and where it came from."""
+    """`why`, the message about an address that is not in bootstrap_servers, and that brokers advertise it."""
     return f"{why} (a broker tells clients that address: advertised.listeners)"
 
 

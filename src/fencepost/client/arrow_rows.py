@@ -1,4 +1,4 @@
-"""Rows of Arrow tables as records: which columns say what, and how rows are cut into chunks.  Needs pyarrow and numpy.
+"""Turns the rows of Arrow tables into records, by the names of columns, in chunks.  Needs pyarrow and numpy.
 
 Columns are those of `PartitionBatch.to_arrow`.  Pure.
 """
@@ -30,13 +30,13 @@ _MORE_HEADERS: Final = 4
 """Bytes that a count of headers may have beside the first."""
 _TO_MILLISECONDS: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 _TOO_MANY_CHUNKS: Final = 100
-"""So few rows a piece are put together first: each would be a batch of its own."""
+"""Rows: if the chunks of a column have fewer on average, they are combined; each would be a batch of its own."""
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def table_of(rows: object) -> pa.Table:
-    """The rows as a table.  Raises TypeError for what is none."""
+    """The rows as an Arrow table.  Raises TypeError if they are no table, record batch or Arrow stream."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -53,9 +53,9 @@ def table_of(rows: object) -> pa.Table:
 
 
 class Rows:
-    """The rows of a table, looked at: every one of them can be a record.
+    """The rows of a table, checked: every one of them can be a record.
 
-    `limit`: bytes of the largest request; `given`: the columns whose place something takes that was said for all.
+    `limit`: bytes of the largest request; `given`: the names of arguments for all rows, which no column may have.
     Raises TypeError for a column of another kind, ValueError for an unknown or a missing one and for what no record may
     have, and RecordTooLargeError.
     """
@@ -68,7 +68,7 @@ class Rows:
         self._names = frozenset(table.schema.names)
         self._batches: list[tuple[pa.RecordBatch, Numbers]] = []
         self.largest_partition = -1
-        """That a row names; -1: none does."""
+        """The largest partition number that a row names; -1: none does."""
         place = 0
         for batch in table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]:
             try:
@@ -101,7 +101,7 @@ class Rows:
         return sizes
 
     def chunks(self, chunk_bytes: int) -> Iterator[Chunk]:
-        """All rows in their order, so many at a time that they have about `chunk_bytes`."""
+        """All rows in their order, in chunks of about `chunk_bytes` and at most 1,000 records."""
         for batch, sizes in self._batches:
             ends = np.cumsum(sizes)
             start = 0
@@ -116,7 +116,7 @@ class Rows:
                 start = stop
 
     def _own(self, part: pa.RecordBatch) -> list[Own] | None:
-        """What these rows say beside key and value; None: nothing."""
+        """Partition, timestamp (ms) and headers of each row; None if there is no column of these."""
         count, columns = part.num_rows, self._names
         if not columns & {"headers", "timestamp", "partition"}:
             return None

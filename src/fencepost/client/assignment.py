@@ -24,7 +24,7 @@ from fencepost.protocol.types import ZERO_UUID, TopicPartition
 
 
 class Assignment:
-    """What was assigned, by the group or by the caller, and what of it is read.
+    """The partitions of a consumer, assigned by the group or the caller, and those of them that it reads.
 
     `before_joining` is awaited before partitions are given up for a rebalance.
     """
@@ -46,11 +46,11 @@ class Assignment:
         self.preparation = Lasting(self._prepare)
         self._joining = Lasting(self._ask_for_a_share)
         self._share: Sequence[TopicPartition] | None = None
-        """What the group gave when that has ended; None: we had lost our place."""
+        """The partitions that the group gave when joining ended; None: this member had lost its place in the group."""
         self.is_started = False
-        """Whether anything was ever followed, of what is to be read now."""
+        """Whether reading of the present assignment has begun."""
         self._assigned: list[TopicPartition] | None = None
-        """By `assign`; None: all of the topics, or what the group gives."""
+        """The partitions given to `assign`; None: those of the topics, or the share that the group gives."""
         self._to_follow: Sequence[TopicPartition] | None = None
         """What was assigned and is not read yet."""
         self._sought: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -75,7 +75,7 @@ class Assignment:
         pattern: re.Pattern[str] | SubscriptionPattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics instead, or those whose names fit.  Raises MisuseError after `assign`."""
+        """Read these topics, or those that fit.  Raises MisuseError after `assign`, or for a pattern no group takes."""
         if self._assigned is not None:
             raise MisuseError("assign() has said which partitions to read: await unsubscribe() before subscribe()")
         if isinstance(pattern, SubscriptionPattern) and not (self._group is not None and self._group.has_epochs):
@@ -117,13 +117,13 @@ class Assignment:
             self._group.must_join = True
 
     def stop(self) -> None:
-        """End what is under way: something else is to be read, or nothing any more."""
+        """Cancel joining and preparing: something else is to be read, or nothing any more."""
         self._fetcher.settle()
         self.preparation.cancel()
         self._joining.cancel()
 
     def seek(self, at: TopicPartition, position: OffsetAndMetadata) -> None:
-        """Go on there, or begin there where it is assigned and not read yet.  Raises MisuseError as `followed`."""
+        """Read on at `position`; begin there if it is assigned and not read yet.  Raises MisuseError as `followed`."""
         if self.is_not_read_yet(at):
             self._sought[at] = position
         else:
@@ -145,17 +145,17 @@ class Assignment:
         return sorted({*self._fetcher.followed, *self._leaderless, *(waiting or ())})
 
     def assigned(self) -> list[TopicPartition]:
-        """What is read, or what `assign` said is to be and is not begun; sorted."""
+        """The partitions that are read, or that `assign` gave and are not read yet; sorted."""
         return sorted(self._fetcher.followed if self._assigned is None or self.is_started else {*self._assigned})
 
     def position(self, at: TopicPartition) -> int:
-        """Offset of the next record, where it is not read yet the one sought.  Raises MisuseError as `followed`."""
+        """Offset of the next record; of a partition not read yet, the sought one.  Raises MisuseError as `followed`."""
         if at in self._sought and self.is_not_read_yet(at):
             return self._sought[at].offset
         return int(self.followed(at).position)
 
     def followed(self, at: TopicPartition) -> Followed:
-        """What is read of this partition.  Raises MisuseError if it is not being read."""
+        """The state of reading of this partition.  Raises MisuseError if it is not being read."""
         self._fetcher.settle()
         if at in self._fetcher.followed:
             return self._fetcher.followed[at]
@@ -164,27 +164,27 @@ class Assignment:
         raise MisuseError(f"{at.topic}-{at.partition} is not assigned to this consumer: poll() first, or assign() it")
 
     def pause(self, at: TopicPartition) -> None:
-        """Hand out nothing of this partition, which may be about to be read.  Raises MisuseError as `followed`."""
+        """Hand out no records of this partition, even if it is not read yet.  Raises MisuseError as `followed`."""
         if self.is_not_read_yet(at):
             self._to_pause.add(at)
         else:
             self.followed(at).paused = True
 
     def resume(self, at: TopicPartition) -> None:
-        """Hand its records out again.  Raises MisuseError as `followed`."""
+        """Hand out the records of this partition again.  Raises MisuseError as `followed`."""
         if self.is_not_read_yet(at):
             self._to_pause.discard(at)
         else:
             self.followed(at).paused = False
 
     def paused(self) -> list[TopicPartition]:
-        """Partitions of which nothing is handed out, sorted.  In any thread."""
+        """The paused partitions, sorted.  May be called in any thread."""
         waiting = self._to_pause.copy()  # before too: it may be read by the time that the others are looked at
         read = [at for at, followed in list(self._fetcher.followed.items()) if followed.paused]
         return sorted({*waiting, *(at for at in read if not self.is_not_read_yet(at)), *self._to_pause.copy()})
 
     def begin_at_committed(self, otherwise: Mapping[TopicPartition, int]) -> None:
-        """Follow the same partitions once more, from the group's positions on."""
+        """Follow the same partitions anew, from their committed offsets; `otherwise`: offsets for those without one."""
         if self._to_follow is not None and not self._keeps:
             return
         if self._to_follow is not None and not self._is_joining:
@@ -204,7 +204,7 @@ class Assignment:
     # Being ready to read
 
     def is_prepared(self) -> bool:
-        """Whether nothing is to be asked for before records are handed out."""
+        """Whether records can be handed out without joining the group or looking up partitions and positions first."""
         if self.preparation.is_under_way or not self.is_started or self._to_follow is not None or self.must_join():
             return False
         return not (self._fetcher.lost() or self._fetcher.made_anew() or self._to_begin() or self._new_partitions())
@@ -237,7 +237,7 @@ class Assignment:
             self._fetcher.follow_too(await self._places.ends(list(new), EARLIEST, led_only=True), ids)
 
     def _to_begin(self) -> list[TopicPartition]:
-        """Partitions that were leaderless and can be begun; the others are asked for."""
+        """The leaderless partitions that can be read now; of the others the metadata is asked for again."""
         found = [at for at in self._leaderless if at in self._sought or self._subscription.is_led(at)]
         if len(found) < len(self._leaderless):
             self._fetcher.refresh(list(dict.fromkeys(at.topic for at in self._leaderless)))
@@ -258,11 +258,11 @@ class Assignment:
 
     @property
     def _keeps(self) -> bool:
-        """Whether partitions are read on through a rebalance."""
+        """Whether partitions are read on during a rebalance (KIP-429, KIP-848)."""
         return self._group is not None and self._assigned is None and self._group.is_cooperative
 
     async def _join(self, group: Membership) -> bool:
-        """Give up what is not to be kept, join, and take what the group gives; whether that is done.
+        """Give up the partitions that are not to be kept, join, and take the new share; whether that is done.
 
         It is not where others are waited for and something stays ours (KIP-429).  What is given is taken by the call
         that finds it there, so that a listener is told while somebody polls, and not while records are worked on.
@@ -310,7 +310,7 @@ class Assignment:
             self._to_pause.clear()
 
     async def _take(self, group: Membership, assigned: Sequence[TopicPartition]) -> None:
-        """Take what the group gave; what is not in it any more goes to others in the next generation."""
+        """Follow what the group gave, give up the rest, and tell the listener of both.  Raises an error of that."""
         added = [at for at in assigned if at not in self._owned]
         revoked = [at for at in self._owned if at not in assigned]
         self._owned |= dict.fromkeys(added)
@@ -341,7 +341,7 @@ class Assignment:
         return [at for at in assigned if at not in read]
 
     async def _give_away(self, partitions: Sequence[TopicPartition], *, is_lost: bool = False) -> None:
-        """Have the listener told, once, then read them no more."""
+        """Tell the listener that these partitions are revoked (or lost), once, then read them no more."""
         for at in partitions:
             del self._owned[at]
         try:
@@ -353,12 +353,12 @@ class Assignment:
             self._leaderless = {at: known for at, known in self._leaderless.items() if at not in partitions}
 
     async def leave(self) -> None:
-        """Give up what the group gave, before it is left."""
+        """Give up all partitions that the group gave, before the member leaves it."""
         if self._group is not None and self._owned:
             await self._give_away(list(self._owned), is_lost=self._group.has_lost_place)
 
     def _follow_the_pattern(self) -> None:
-        """Read the topics that fit the pattern now, which are others than before; a group is joined anew."""
+        """Read the topics that fit the pattern now, after these have changed; with a group, by joining anew."""
         if self._group is not None:
             self._group.must_join = True
         else:
@@ -395,7 +395,7 @@ class Assignment:
         self._otherwise = {}
 
     def _new_partitions(self) -> dict[TopicPartition, uuid.UUID]:
-        """Partitions that came later, and their topics' ids.  In a group its leader has it share out anew."""
+        """New partitions of these topics, with topic ids; in a group none: its leader has it share them out anew."""
         topics = dict.fromkeys(at.topic for at in self._fetcher.followed)
         group = self._group if self._assigned is None else None
         if self._assigned is None and self._subscription.has_changed():

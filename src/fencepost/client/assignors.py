@@ -1,4 +1,4 @@
-"""Who of a group gets which partitions: pure functions, run by the group's leader, with Apache Kafka's names.
+"""Assignors, which share partitions out among the members of a group: pure functions, run by the group's leader.
 
 None of them depends on the order in which members are given.
 """
@@ -13,7 +13,7 @@ from fencepost.protocol.types import TopicPartition
 
 
 class Member(NamedTuple):
-    """What a member of a group says of itself."""
+    """What a member of a group says of itself in JoinGroup."""
 
     topics: Sequence[str]
     instance_id: str | None = None
@@ -24,9 +24,9 @@ class Member(NamedTuple):
 
 
 Shares = dict[str, list[TopicPartition]]
-"""By member id."""
+"""Member id -> its partitions."""
 Assignor = Callable[[Mapping[str, Member], Mapping[str, int]], Shares]
-"""From the members by id, and how many partitions each topic has."""
+"""A function of the members by id, and the number of partitions of each topic."""
 
 
 def in_order(members: Mapping[str, Member]) -> list[str]:
@@ -112,7 +112,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
     STICKY: assign_sticky,
     COOPERATIVE_STICKY: assign_cooperatively,
 }
-"""By the name that members agree on."""
+"""The assignors by the names that members agree on, which are Apache Kafka's."""
 
 
 def strategies_of(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ def is_cooperative(strategies: Sequence[str]) -> bool:
 
 
 def _owners(members: Mapping[str, Member], counts: Mapping[str, int]) -> dict[TopicPartition, str]:
-    """The member that had a partition last and may keep it; none where two say so of one generation."""
+    """By partition, the member that had it last and may keep it; left out if two say so of the same generation."""
     newest: dict[TopicPartition, tuple[int, list[str]]] = {}
     for member in in_order(members):
         known = members[member]
@@ -151,7 +151,7 @@ def _owners(members: Mapping[str, Member], counts: Mapping[str, int]) -> dict[To
 
 
 class _Shares:
-    """What each member has so far."""
+    """Shares under way: `assigned` has the partitions of each member so far."""
 
     def __init__(self, members: Mapping[str, Member], counts: Mapping[str, int]) -> None:
         self.assigned: Shares = {member: [] for member in in_order(members)}
@@ -178,7 +178,7 @@ class _Shares:
         return len(self.assigned[member]), self._places[member]
 
     def give_the_rest(self) -> None:
-        """Give what nobody has to whoever has least; first what fewest can have."""
+        """Give each partition without an owner to the subscriber with fewest; those with fewest subscribers first."""
         for subscribers, partitions in sorted(self._alike.items(), key=lambda alike: (len(alike[0]), alike[0])):
             heap = [(*self._load(member), member) for member in subscribers]
             heapq.heapify(heap)

@@ -24,7 +24,7 @@ from fencepost.protocol.messages import (
 from fencepost.runtime import Runtime
 
 Ask = Callable[[Any], Awaitable[Any]]
-"""Sends a request in the newest version that both sides speak; its answer."""
+"""A function that sends a request in the newest version that both sides speak, and returns the answer."""
 
 _NONCE_BYTES: Final = 24
 #: Part of a session after which the connection logs in again, and so much more by chance: not all of them at once.
@@ -38,9 +38,9 @@ class Session(NamedTuple):
     """How long a connection that has logged in may be used, by the event loop's clock, in seconds."""
 
     again_at: float
-    """When it is to log in again."""
+    """The time at which it logs in again."""
     safe_until: float
-    """From then on it is to log in again before anything else is sent."""
+    """The time from which nothing may be sent before it has logged in again."""
 
     @classmethod
     def of(cls, lifetime_ms: int, now: float, chance: float) -> Session:
@@ -58,7 +58,7 @@ ENDLESS: Final = Session(float("inf"), float("inf"))
 
 
 class Login:
-    """How the connections of one client log in."""
+    """Logs the connections of one client in, with the mechanism and credentials of its settings."""
 
     def __init__(self, security: Security, runtime: Runtime) -> None:
         self._security = security
@@ -66,11 +66,11 @@ class Login:
         self._tokens_awaited = 0
 
     def held_up(self) -> str:
-        """By what on our own side a login is held up; empty: by nothing."""
+        """What in this process holds a login up, for the message of a time-out; empty: nothing does."""
         return "sasl_oauth_token_provider has not returned a token yet" if self._tokens_awaited else ""
 
     async def exchange(self) -> Exchange:
-        """A new exchange; for OAUTHBEARER the token is fetched.
+        """A new SASL exchange of the client's mechanism; for OAUTHBEARER the token is fetched.
 
         Raises AuthenticationError if there is no token, ConnectionLostError if there may be one later.
         """
@@ -114,7 +114,7 @@ class Login:
         return token
 
     async def carry_out(self, exchange: Exchange, address: str, ask: Ask) -> Session:
-        """Log a connection in; for how long.
+        """Log a connection in; the session says for how long.
 
         Raises AuthenticationError if one side does not accept the other, ConnectionLostError.
         """

@@ -31,7 +31,7 @@ _PAUSES: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5)
 
 
 class BatchEnds:
-    """Takes batches out of their lanes when they are answered or given up, and tells their records.
+    """Takes batches out of their lanes when they are answered or given up, and sets the futures of their records.
 
     `busy`: the lanes with something to send or on its way; `alarm` rings when there may be something to send.
     """
@@ -60,7 +60,7 @@ class BatchEnds:
         return waiter
 
     def judge(self, lane: Lane, batch: Batch, answer: PartitionProduceResponse) -> None:
-        """Decide what becomes of a batch, now that the leader has answered."""
+        """Mark a batch written, send it again, split it or fail it, as the leader's answer says."""
         error = ErrorCode(answer.error_code)
         is_behind = batch.is_stranded or batch is not lane.in_flight[0]
         verdict = verdict_of(error, is_behind=is_behind, can_be_split=batch.can_be_split)
@@ -108,7 +108,7 @@ class BatchEnds:
         self._alarm.set(lane.retry_at)
 
     def refused(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, *, is_spent: bool) -> None:
-        """A batch in flight failed for good."""
+        """End a batch in flight that failed for good.  `is_spent`: its sequence numbers may be in the log."""
         by_itself = isinstance(error, BrokerError) and error.code in RECORDS_REFUSED and not is_spent
         is_spent = lane.give_up(batch, is_spent=is_spent, others_fail=not by_itself)
         self.failed(lane, batch, outcome, error, is_spent=is_spent)
@@ -120,7 +120,7 @@ class BatchEnds:
             self.failed(lane, batch, Outcome.ABORTABLE, batch.behind_a_failed_one(), is_spent=True)
 
     def failed(self, lane: Lane, batch: Batch, outcome: Outcome, error: ClientError, *, is_spent: bool) -> None:
-        """A batch that is in no queue and not in flight failed for good."""
+        """End a batch that failed for good and is already out of its lane."""
         failure = self._rules.failed(batch, outcome, error, is_spent)
         self._memory.give_back(batch.builder.size)
         self.tell(batch, failure, reported=self._rules.transactional_id is not None)
@@ -128,18 +128,18 @@ class BatchEnds:
         self._alarm.set(0.0)
 
     def drop(self, batch: Batch, error: ClientError) -> None:
-        """Tell the records of a batch that was given up `error`, of which whoever gave it up knows."""
+        """Fail the records of a batch that was given up with `error`, which the caller reports by itself."""
         self._memory.give_back(batch.builder.size)
         self.tell(batch, error, reported=True)
 
     def tell(self, batch: Batch, error: ClientError, *, reported: bool) -> None:
-        """Tell the records of a batch that they failed, unless they were told something before."""
+        """Fail the records of a batch, unless it has ended; `reported`: the error is raised elsewhere, too."""
         if not batch.ended:
             self._counts.failed += batch.builder.count
             batch.fail(error, reported=reported)
 
     def settle(self, lane: Lane) -> None:
-        """Note that a batch of this lane has ended; the lane may have become idle."""
+        """After a batch of a lane has ended: the lane is busy no more if it is empty, and `next` is woken."""
         if lane.is_idle:
             self._busy.pop(lane.at, None)
         self.settled()

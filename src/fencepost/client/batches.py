@@ -30,7 +30,7 @@ class RecordMetadata(NamedTuple):
 _metadata = partial(tuple.__new__, RecordMetadata)
 
 OnAcknowledged = Callable[[RecordMetadata, Exception | None], None]
-"""Is told what became of a record: where it is, or why it failed."""
+"""Called once for each record with its metadata, and the error if it failed (else None)."""
 
 
 class Batch:
@@ -67,12 +67,12 @@ class Batch:
     ) -> None:
         self.at = at
         self.on_acknowledged = on_acknowledged
-        """Is told of each record, also of one whose future nobody waits for any more."""
+        """Called for each record, also for one whose future nobody waits for any more."""
         self.builder = BatchBuilder(compression)
         self.whole: asyncio.Future[int] | None = None
         """Gets the offset of the first record, where somebody asked for the batch as a whole."""
         self.together: Together | None = None
-        """Where its records were handed over with others, in one call."""
+        """The call by which its records were handed over, if it was one for many; else None."""
         self.deadline = deadline
         self.futures: list[asyncio.Future[RecordMetadata]] = []
         self.times: list[int] = []
@@ -104,9 +104,9 @@ class Batch:
         future: asyncio.Future[RecordMetadata] | None,
         limit: int = UNLIMITED,
     ) -> bool:
-        """Put a record in, unless the batch has more than `limit` bytes before compression then; whether it was.
+        """Append a record, unless the batch has more than `limit` bytes before compression then; whether it was done.
 
-        Raises TypeError, ValueError or AttributeError for what is no record.
+        Raises TypeError, ValueError or AttributeError if these are no fields of a record.
         """
         if not self.builder.append(timestamp, key, value, headers, limit):
             return False
@@ -137,7 +137,7 @@ class Batch:
         return found
 
     def number(self, producer_id_and_epoch: ProducerIdAndEpoch, sequence: int, transactional: bool) -> None:
-        """Give it the producer's id and epoch, and its place in the sequence of its partition."""
+        """Give the batch the producer's id and epoch and its base sequence number in its partition, and encode it."""
         self.producer_id_and_epoch, self.base_sequence = producer_id_and_epoch, sequence
         self.data = self.builder.build(
             producer_id=producer_id_and_epoch.producer_id,
@@ -147,11 +147,11 @@ class Batch:
         )
 
     def unnumber(self) -> None:
-        """Every try was refused: it can be sent under another number."""
+        """Take its sequence number back, after every try was refused: it can be sent under another one."""
         self.data, self.is_stranded = None, False
 
     def succeed(self, base_offset: int, log_append_time: int) -> None:
-        """Tell the records where they are; nothing if they were told something before."""
+        """Set the results of its records: partition, offset, timestamp.  Nothing if the batch has ended before."""
         if self.ended:
             return
         self.ended = True
@@ -169,7 +169,7 @@ class Batch:
                 self.on_acknowledged(metadata, None)
 
     def fail(self, error: Exception, *, reported: bool) -> None:
-        """Tell its records why they failed; nothing if they were told something before.
+        """Set `error` as the exception of its records.  Nothing if the batch has ended before.
 
         `reported`: the caller hears of it elsewhere, so that nobody needs to look at the single records.
         """
@@ -191,7 +191,7 @@ class Batch:
                 self.on_acknowledged(RecordMetadata(self.at.topic, self.at.partition, Offset(-1), time), error)
 
     def too_late(self) -> DeliveryError:
-        """What the records are told when their time is up."""
+        """The error of its records when `delivery_timeout_ms` is over."""
         last = f"; last: {self.last}" if self.last else "" if self.tries else "; none was sent"
         written = "whether they were written is not known" if self.in_doubt else "they were not written"
         return DeliveryError(
@@ -200,13 +200,13 @@ class Batch:
         )
 
     def refused(self, why: str, *, maybe_written: bool = False) -> str:
-        """What is told of its records when a leader refuses them for good; or may have, by what it answered."""
+        """The message for records that a leader refused for good; `maybe_written`: the answer leaves that open."""
         before = ", after a try that may have written them" if self.in_doubt else ""
         but = ". Whether they were written is not known" if maybe_written and not before else ""
         return f"{self.builder.count} records for {self.at.topic}-{self.at.partition} were refused{before}: {why}{but}"
 
     def behind_a_failed_one(self) -> DeliveryError:
-        """What the records are told when a batch before theirs failed, so that it is not sent again."""
+        """The error of its records when a batch before it failed, so that it is not sent again."""
         written = "nobody knows whether they were written" if self.in_doubt else "they were not written"
         return DeliveryError(
             f"{self.builder.count} records for {self.at.topic}-{self.at.partition} failed with those before them, so "

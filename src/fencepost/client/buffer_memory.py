@@ -33,7 +33,7 @@ class BufferMemory:
                 waiter.set_result(None)
 
     async def room(self) -> None:
-        """Wait until there may be room; somebody else may have been faster."""
+        """Wait until some memory was given back; another waiter may have taken it, so look at `is_full` again."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         await waiter

@@ -1,4 +1,4 @@
-"""Many records handed over in one call: how they are cut into chunks and batches.  Pure."""
+"""Cuts the records of one call into chunks and batches.  Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Own = tuple[int, int, Headers]
 
 
 class Chunk(NamedTuple):
-    """Some of the records, in their order."""
+    """Some of the records of one call, in their order."""
 
     keys: Column
     values: Column
@@ -37,9 +37,9 @@ class Chunk(NamedTuple):
     size: int
     """Bytes that all of them take, about."""
     refused: tuple[bytes | None, bytes | None] | None = None
-    """Key and value of the one behind them, which is no record or too large."""
+    """Key and value of the next record, if that cannot be sent: they are no bytes, or too large.  Else None."""
     own: Sequence[Own] | None = None
-    """What each says for itself beside key and value; None: nothing does."""
+    """The partition, timestamp and headers of each record; None: none has its own."""
 
 
 def chunks(
@@ -72,7 +72,7 @@ def chunks(
 
 
 def taken(coming: Iterator[bytes | None], most: int, chunk_bytes: int) -> Column:
-    """The next keys or values: at most `most`, and of about `chunk_bytes`, also where they are larger than before."""
+    """The next keys or values: at most `most`, and about `chunk_bytes` at most."""
     column: Column = []
     size = 0
     while len(column) < most and size < chunk_bytes:
@@ -99,7 +99,7 @@ def cut(chunk: Chunk, chunk_bytes: int) -> Iterator[Chunk]:
 
 
 def measured(keys: Column, values: Column, most_bytes: int) -> Chunk:
-    """A chunk of these records, up to the first that is none or has more than `most_bytes`."""
+    """A chunk of these records, up to the first that is no bytes or has more than `most_bytes`, which is `refused`."""
     if keys.count(None) == len(keys) and set(map(type, values)) == {bytes}:
         # What most of them are, measured without a step of Python for each.
         sizes = list(map(len, cast(list[bytes], values)))
@@ -116,14 +116,14 @@ def measured(keys: Column, values: Column, most_bytes: int) -> Chunk:
 
 
 def size_of(data: object) -> int | None:
-    """Bytes of a key or value; None: it can be neither."""
+    """Bytes of a key or value (0 of None); None if it cannot be one."""
     return (0 if data is None else len(data)) if isinstance(data, BYTES) else None
 
 
 def refusal(
     topic: str, place: int, pair: tuple[bytes | None, bytes | None], limit: int
 ) -> TypeError | RecordTooLargeError:
-    """Why the record at this place is not taken."""
+    """The error for the record at this place (0 is the first of the call), which cannot be sent."""
     key, value = pair
     if not (isinstance(key, BYTES) and isinstance(value, BYTES)):
         return TypeError(f"record {place}: {what_is_wrong(key, value, ())}")
@@ -149,9 +149,9 @@ def filled(
 def filled_each(
     chunk: Chunk, numbers: Iterable[int], timestamp: int, compression: Compression, batch_bytes: int
 ) -> Iterator[tuple[int, BatchBuilder]]:
-    """Batches, by partition, of records that say something for themselves; otherwise as `filled`.
+    """Partition and batch for each batch of records that have partitions, timestamps and headers of their own.
 
-    `numbers`: the partition of each.  `timestamp`: of those that say none.
+    `numbers`: the partition of each record.  `timestamp`: milliseconds, for those that have none.  Else as `filled`.
     """
     building: dict[int, BatchBuilder] = {}
     for number, key, value, (_, time, headers) in zip(numbers, chunk.keys, chunk.values, chunk.own or (), strict=True):

@@ -59,7 +59,7 @@ class Use(IntEnum):
     DATA = auto()
     GROUP = auto()
     JOIN = auto()
-    """Answered when all members are there, which may take minutes."""
+    """JoinGroup, which is answered when all members have joined: that may take minutes."""
 
 
 class Cluster:
@@ -90,7 +90,7 @@ class Cluster:
         self._outage = Outage(client_id, bootstrap_servers, self._login)
         self.request_timeout_ms = request_timeout_ms
         self.patience_ms = patience_ms
-        """How long a call may take before it is given up, where nothing else is said."""
+        """Milliseconds after which a call is given up, unless it has a time-out of its own (`max_block_ms`)."""
         self.nodes: dict[int, tuple[str, int]] = {}
         self.controller_id = -1
         self.cluster_id = ""
@@ -108,7 +108,7 @@ class Cluster:
         self._closed = False
 
     def deadline(self, what: str, timeout_ms: float | None = None) -> Deadline:
-        """A deadline in so many milliseconds (None: `max_block_ms`).  Raises TypeError, ValueError for no such time."""
+        """A deadline in `timeout_ms` milliseconds (None: `max_block_ms`).  Raises TypeError, ValueError."""
         if timeout_ms is not None:
             check_milliseconds(timeout_ms=timeout_ms)  # a timer of NaN would mix up all those of the event loop
         return Deadline(self.runtime, self.patience_ms if timeout_ms is None else timeout_ms, what, self._login)
@@ -133,7 +133,7 @@ class Cluster:
         return await self._connect(address, use)
 
     def ready_connection(self, node_id: int, use: Use = Use.DATA) -> Connection | None:
-        """The connection to a node, if there is one already."""
+        """The connection to a node, None if there is none yet that can be used."""
         if not self.home.is_here:
             return None
         task = self._connections.get((self.nodes.get(node_id, ("", 0)), use))
@@ -219,7 +219,7 @@ class Cluster:
         return connection
 
     def ask_features_again(self) -> None:
-        """The features were changed under us: connect anew, so that every node tells its own."""
+        """Close all connections, as the features of the cluster have changed: on a new one each node says its own."""
         for task in self._connections.values():
             if self._is_good(task):
                 task.result().close("the features of the cluster have changed")
@@ -253,12 +253,12 @@ class Cluster:
         timeout_ms: int | None = None,
         use: Use = Use.DATA,
     ) -> Any:
-        """The answer of a node, in the newest version both speak.  Raises as `connection`, UnsupportedByBrokerError."""
+        """A node's answer to `message`, sent in the newest version.  Raises as `connection`, UnsupportedByBrokerError."""
         connection = await self.connection(node_id, use)
         return await connection.request(message, connection.version_of(type(message), most, least), timeout_ms)
 
     async def call_controller(self, message: Any, *, deadline: Deadline) -> Any:
-        """The answer of the controller, which is looked up; asked again while the connection fails."""
+        """Send a request to the controller, again while the connection fails; its answer.  Raises TimedOutError."""
         while True:
             try:
                 if self.controller_id not in self.nodes:
@@ -271,7 +271,7 @@ class Cluster:
     # Metadata
 
     async def refresh(self, topics: Sequence[str] | None, create: bool = False) -> MetadataResponse:
-        """Ask for the nodes and these topics (None: all).  Raises UnreachableError, ConnectionLostError."""
+        """Ask for nodes and these topics (None: all), and keep them.  Raises UnreachableError, ConnectionLostError."""
         connection = await self.any_connection()
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
@@ -296,7 +296,7 @@ class Cluster:
         return answer
 
     def refresh_every(self, interval_ms: float) -> None:
-        """Ask for the topics that are known so often, until `close`: they may have got partitions.
+        """Refresh the metadata of the topics that are known each `interval_ms` milliseconds, until `close`.
 
         At least 100 ms are between two times, as in Apache Kafka's clients (retry.backoff.ms).  Where nobody answers,
         what was known stays, and it is tried again after five seconds at most.
@@ -318,12 +318,12 @@ class Cluster:
                 logger.info("metadata was not refreshed: %s", error)
 
     async def look_again(self, name: str) -> None:
-        """After a pause ask for a topic: nobody leads one of its partitions (yet), or it has it no more."""
+        """After 100 ms refresh the metadata of a topic of which a partition has no leader, or is not there."""
         await asyncio.sleep(_SHORTEST_AGE)
         await self.refresh([name])
 
     async def topic(self, name: str, deadline: Deadline, create: bool = True) -> TopicView:
-        """A topic; some of its partitions may be without a leader.  Raises BrokerError if there is no such topic."""
+        """A topic, looked up if unknown; partitions may lack a leader.  Raises BrokerError if it is not there."""
         while True:
             known = self.topics.get(name)
             if known is not None and known.leaders:
@@ -348,7 +348,7 @@ class Cluster:
         return view is not None and view.leaders.get(at.partition, -1) in self.nodes
 
     async def leader_if_any(self, at: TopicPartition, deadline: Deadline) -> int | None:
-        """The node that leads a partition.  Raises BrokerError if there is no such partition."""
+        """The node that leads a partition, None if none does.  Raises BrokerError if there is no such partition."""
         topic = await self.topic(at.topic, deadline, create=False)
         if at.partition not in topic.leaders:
             self.forget_topic(at.topic)  # it may have been added since
@@ -359,7 +359,7 @@ class Cluster:
         return leader if leader in self.nodes else None
 
     async def leader(self, at: TopicPartition, deadline: Deadline) -> int:
-        """The node that leads a partition, once there is one.  Raises BrokerError if there is no such partition."""
+        """The node that leads a partition, once one does.  Raises TimedOutError, BrokerError if there is none of it."""
         while True:
             if (leader := await self.leader_if_any(at, deadline)) is not None:
                 return leader
@@ -373,7 +373,7 @@ class Cluster:
     # Coordinators
 
     def ready_coordinator(self, kind: int, key: str, use: Use) -> Connection | None:
-        """The connection to the node that coordinates it, if both are known.  Raises as `check_open`."""
+        """The connection to the coordinator of `key`, None unless there is one already.  Raises as `check_open`."""
         self.check_open()
         node = self._coordinators.get((kind, key))
         return None if node is None else self.ready_connection(node, use)
@@ -392,7 +392,7 @@ class Cluster:
                 await deadline.pause(because)
 
     async def _find_coordinator(self, kind: int, key: str) -> str | None:
-        """None if found, else why not yet.  Raises BrokerError if asking again would not help."""
+        """Look a coordinator up: None if it is found, else why not yet.  Raises BrokerError if that will not pass."""
         connection = await self.any_connection()
         version = connection.version_of(FindCoordinatorRequest, 4, 1)
         if version >= _BATCHED_LOOKUP_SINCE:

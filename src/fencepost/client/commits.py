@@ -1,4 +1,4 @@
-"""The positions of a consumer, and committing them for its group: when asked, and by itself.
+"""Commits the positions of a consumer for its group: when asked, and by itself (auto_commit).
 
 One request after the other, in the order of the calls: a commit that is sent again overtakes none that came later.
 One that nothing is in the way of is sent at once, and if all is well its answer ends it, which is the cheapest way
@@ -39,11 +39,11 @@ logger = logging.getLogger(__name__)
 
 Committed: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback: TypeAlias = Callable[[Committed, Exception | None], object]
-"""Is told what was to be stored, and why it was not, None if it was."""
+"""Called with the positions, and the error if they were not committed, None if they were."""
 
 
 class _Callbacks:
-    """Calls callbacks; what they raise is nobody's, and is said in the log, at most once a minute."""
+    """Calls the callbacks of commits; an exception of one is logged, at most once a minute, and dropped."""
 
     def __init__(self) -> None:
         self._failed = Seldom()
@@ -57,7 +57,7 @@ class _Callbacks:
 
 
 class _Commit:
-    """Positions that are to be stored, in the name of whoever called."""
+    """A commit that waits or is under way: positions, and the member in whose name they are committed."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _Commit:
     ) -> None:
         self.positions = positions
         self.working, self.worked_on = working, frozenset(working)
-        """What the caller had then; more may be handed out into the same while a poll waits."""
+        """The partitions that the caller worked on at the call; more may be handed out into `working` since then."""
         self.topic_ids = topic_ids
         self.member = member
         self.deadline = deadline
@@ -105,13 +105,13 @@ class Commits:
         self.is_automatic = group is not None and auto_commit_interval_ms is not None
         self._interval = (auto_commit_interval_ms or 0) / 1000
         self._last = 0.0
-        """When something was committed by itself, by the loop's clock."""
+        """When the last automatic commit began, in seconds of the loop's clock."""
         self._by_itself: asyncio.Future[Committed] | None = None
-        """The last that was begun by itself."""
+        """The last automatic commit."""
         self._not_committed = Seldom()
         self._callbacks = _Callbacks()
         self._waiting: list[_Commit] = []
-        """In the order of the calls."""
+        """The commits that are not sent yet, in the order of the calls."""
         self._sent: Sequence[_Commit] = ()
         """Those of the request that is under way."""
         self._work: asyncio.Task[None] | None = None
@@ -121,7 +121,7 @@ class Commits:
         self._late: asyncio.TimerHandle | None = None
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
-        """Store these positions, or those after all that was handed out.  Raises as `Consumer.commit` does."""
+        """Commit these positions (None: those after all records handed out).  Raises as `Consumer.commit` does."""
         commit = self._begin(offsets)
         if commit is None:
             await self.settled()
@@ -140,7 +140,7 @@ class Commits:
     def commit_async(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None, callback: CommitCallback | None
     ) -> asyncio.Future[Committed]:
-        """As `commit`, without waiting for it; the result is what was stored.
+        """As `commit`, without waiting for it; the future's result is the positions that were committed.
 
         Raises TypeError, MisuseError and FencedInstanceIdError at once.
         """
@@ -160,7 +160,7 @@ class Commits:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None,
         callback: CommitCallback | None = None,
     ) -> _Commit | None:
-        """Have positions (None: all) stored when it is their turn; None: there are none.  Raises as `commit_async`."""
+        """Send or queue a commit of positions (None: all); None if there are none.  Raises as `commit_async`."""
         if self._group is None or self._offsets is None:
             raise MisuseError("commit() needs a group_id: give the consumer one")
         if self._group.fenced is not None:
@@ -223,7 +223,7 @@ class Commits:
         self._late = asyncio.get_running_loop().call_later(deadline.left, self._look_whether_late)
 
     def _look_whether_late(self) -> None:
-        """Send what was sent at once again if it is late, or look again when it will be: one timer for many commits."""
+        """Hand the commit sent at once over to the task if it is late, else look again when it would be."""
         self._late = None
         if self._at_once is None or self._offsets is None:
             return
@@ -234,7 +234,7 @@ class Commits:
         self._set_to_work(self._offsets, begun)
 
     def _topic_ids(self, positions: Committed) -> dict[TopicPartition, uuid.UUID]:
-        """The ids of the topics of these positions: where one was made anew they may be of two with the same name."""
+        """The topic id of each position, if known: those of a topic that was made anew may be of the former one."""
         followed = self._fetcher.followed
         read = {at: followed[at].topic_id for at in positions if at in followed}
         named = {at.topic: topic_id for at, topic_id in read.items()}
@@ -291,7 +291,7 @@ class Commits:
             await asyncio.sleep(0)  # who is told of its end, and commits again, does so before
 
     def close(self) -> None:
-        """End what is still under way; whoever waits for it is told."""
+        """End the commits that wait or are under way with a ClosedError."""
         if self._work is not None:
             self._work.cancel()
         if self._at_once is not None:
@@ -309,28 +309,28 @@ class Commits:
                 )
 
     async def committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's stored positions, None where it has none.  Raises MisuseError without a group."""
+        """The group's committed offsets, None where it has none.  Raises MisuseError without a group."""
         if self._offsets is None:
             raise MisuseError("committed() needs a group_id: give the consumer one")
         return await self._offsets.committed(partitions)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions after everything that was handed out, and after what nobody is shown."""
+        """By partition, the position after the records handed out and the control and aborted records behind them."""
         self._fetcher.settle()
         return {at: followed.committed() for at, followed in self._fetcher.followed.items()}
 
     def _done(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """The positions after what the caller is done with."""
+        """By partition, the position after the records that the caller is done with: not those handed out last."""
         return {**self.next_offsets(), **self._fetcher.before_work()}
 
     async def commit_done(self) -> None:
-        """Store the positions after what the caller is done with."""
+        """Commit the positions after the records that the caller is done with.  Raises as `commit`."""
         positions = self._done()
         if positions:
             await self.commit(positions)
 
     def commit_if_due(self) -> None:
-        """Commit what is to be committed by itself now; nobody waits for it."""
+        """Begin an automatic commit if one is due; it is not waited for."""
         if not self.is_due() or (self._by_itself is not None and not self._by_itself.done()):
             return
         self._last = asyncio.get_running_loop().time()
@@ -339,7 +339,7 @@ class Commits:
             self._by_itself = self.commit_async(positions, self._note)
 
     def _note(self, _: Committed, error: Exception | None) -> None:
-        """Note how a commit by itself ended: the next one mends what another try may; else the next poll raises."""
+        """Note how an automatic commit ended: a failure that may pass is logged, any other raised by the next poll."""
         if isinstance(error, CommitFailedError):
             logger.info("%s", error)  # who prepares joins again
         elif isinstance(error, RetriableError | ClosedError):
@@ -351,11 +351,11 @@ class Commits:
             logger.error("positions were not committed", exc_info=error)
 
     def is_due(self) -> bool:
-        """Whether something is to be committed by itself now."""
+        """Whether an automatic commit is to begin now."""
         return self.is_automatic and asyncio.get_running_loop().time() - self._last >= self._interval
 
     async def before_joining(self) -> None:
-        """Commit what is to be committed before partitions are given up: by itself, and what was begun."""
+        """Before partitions are given up: commit if that is automatic, and wait for the commits under way."""
         if self.is_automatic:
             try:
                 await self.commit_done()

@@ -1,4 +1,4 @@
-"""How long the next transaction had better wait after EndTxn is answered.
+"""The pause between the answer to EndTxn and the next transaction, learned from how long that one is put off.
 
 A coordinator answers EndTxn when the outcome is durable; its markers are written after that.  A transaction that begins
 before they are is put off: Apache Kafka's leader waits 20 ms before it asks the coordinator again (facts §6.7), and
@@ -22,7 +22,7 @@ _GIVEN_UP: Final = 200
 
 
 class CompletionPause:
-    """Learns from transactions that were put off; times are seconds of one clock."""
+    """Learns how long the next transaction should wait, from those that were put off.  Times: seconds of one clock."""
 
     def __init__(self) -> None:
         self._pause = 0.0
@@ -33,7 +33,7 @@ class CompletionPause:
         self._given_up = 0
 
     def ended(self, now: float, took: float) -> None:
-        """Note that EndTxn was answered at `now`, and took so long."""
+        """Note that EndTxn was answered at `now`, `took` seconds after it was sent."""
         self._ended_at, self._end_took = now, took
         self._given_up = max(0, self._given_up - 1)
 
@@ -44,7 +44,7 @@ class CompletionPause:
         return max(0.0, self._pause - since)
 
     def answered(self, took: float, backoff: float) -> None:
-        """A request of the transaction was answered; `backoff` is how long one that comes too early waits."""
+        """Note that a request of the transaction took so long; `backoff`: how long one that is too early waits."""
         if not self._listens:
             return
         self._listens = False

@@ -46,7 +46,7 @@ _TLS: Final = (b"\x15\x03", b"\x16\x03")
 class _Waiting(NamedTuple):
     answer: asyncio.Future[Any]
     response: Any
-    """Its class; None: none comes."""
+    """The class of the answer; None: the broker sends none."""
     version: int
     correlation_id: int
     deadline: float
@@ -60,7 +60,7 @@ class Features(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A client's connection to one broker.  Made by `opening.open_connection`."""
+    """A client's connection to one broker, answers in the order of requests.  Made by `opening.open_connection`."""
 
     def __init__(self, client_id: str, request_timeout_ms: int, login: Login | None = None) -> None:
         self._client_id = client_id
@@ -124,11 +124,11 @@ class Connection(asyncio.BufferedProtocol):
     def request(
         self, message: Any, version: int, timeout_ms: int | None = None, *, answered: bool = True
     ) -> asyncio.Future[Any]:
-        """Send a request; its answer is awaited on the result.  Raises ConnectionLostError there.
+        """Send a request; a future of its answer, which raises ConnectionLostError if none comes.
 
-        `answered`: whether the broker answers it.  If not the result is None, once the request has left this process
-        or the system has room for it.
-        What cannot be encoded raises MisuseError at once, and leaves nothing behind.
+        `timeout_ms`: how long the answer is waited for (None: `request_timeout_ms`).  `answered`: whether the broker
+        answers it.  If not the result is None, once the request was handed to the system.
+        Raises MisuseError, at once, for a message that cannot be encoded.
         """
         answer = self._loop.create_future()
         if not self.is_open:
@@ -170,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
             self._written()
 
     def _written(self) -> None:
-        """Tell those who wait for no more than that their request was handed to the system."""
+        """End the futures of the requests without an answer that were handed to the system."""
         while self._unwritten and not self._is_paused:
             entry = self._unwritten.popleft()
             if not entry.answer.done():
@@ -232,7 +232,7 @@ class Connection(asyncio.BufferedProtocol):
             self._logging_in = self._loop.create_task(self._log_in_again(self._login))
 
     async def _log_in_again(self, login: Login) -> None:
-        """What is on its way is answered before it, what is asked for meanwhile is sent after it."""
+        """Log in once more: requests on their way are answered before it, new ones are sent after it."""
         try:
             exchange = await login.exchange()
             self._held = deque() if self._held is None else self._held
@@ -344,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             self._start = self._end = 0
 
     def _no_answer(self, begins: bytes) -> ClientError:
-        """What is raised where what comes in begins with these bytes, which are no length of an answer."""
+        """The error for a broker whose answer begins with these bytes, which are no length of one."""
         if not self.ranges and begins.startswith(_TLS):
             return AuthenticationError(f"{self.address} speaks TLS: set security_protocol to SSL or SASL_SSL")
         size = int.from_bytes(begins, "big", signed=True)

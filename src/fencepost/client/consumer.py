@@ -36,7 +36,7 @@ from fencepost.runtime import Runtime
 
 
 class Consumer:
-    """Reads records.
+    """A client that reads the records of topics, alone or as a member of a group.
 
         async with Consumer("payments", bootstrap_servers="127.0.0.1:9092", group_id="ledger") as consumer:
             async for record in consumer:
@@ -45,14 +45,14 @@ class Consumer:
     With a group the partitions are shared among its members, and offsets are committed: by `commit`, by a
     producer in a transaction, or (auto_commit) every `auto_commit_interval_ms`, for records whose successors were
     asked for.  Without a group all partitions are read, from `auto_offset_reset` on.  Times are in milliseconds, sizes
-    in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the broker refuses BrokerError, what
-    makes no sense as a setting TypeError or ValueError.
+    in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the broker refuses BrokerError, a
+    setting of a wrong type TypeError, one out of range ValueError.
 
     `partition_assignment_strategy` names how a group shares partitions out: range, roundrobin, sticky or
     cooperative-sticky, several in the order of preference (None: range, cooperative-sticky); all members must have one
     in common.  With cooperative-sticky alone a member keeps what stays its own through a rebalance.  A member that asks
-    for no records for `max_poll_interval_ms` leaves the group, which is logged, and joins again when it asks.  It is
-    heard of every `heartbeat_interval_ms` (None: 3000), and taken for dead after `session_timeout_ms` (None: 45 000).
+    for no records for `max_poll_interval_ms` leaves the group, which is logged, and joins again when it asks.  It sends
+    a heartbeat each `heartbeat_interval_ms` (None: 3000), and is dead if none comes in `session_timeout_ms` (45 000).
 
     With group_protocol="consumer" the broker decides about all three, and a rebalance stops nobody (KIP-848);
     `group_remote_assignor` is its "uniform" or "range", None leaves it the choice.
@@ -147,11 +147,11 @@ class Consumer:
         await self.close()
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Commit what is to be committed by itself, leave the group, end the connections.
+        """Commit (with auto_commit), leave the group, end the connections.
 
         A commit that is under way is waited for, also that of a `close` before this one.
         `timeout_ms`: for commit and leaving together, in milliseconds; None: `max_block_ms` and 2 seconds.  A commit
-        that fails raises nothing: what is not committed is read again.  Whoever waits in `poll` is told.
+        that fails raises nothing: what is not committed is read again.  A `poll` that waits raises ClosedError.
         """
         if self._closed.is_set() or not self._cluster.home.is_here:
             return  # in a forked child: its place in the group is its parent's
@@ -174,7 +174,7 @@ class Consumer:
 
     @property
     def _share(self) -> Assignment:
-        """What is assigned, until it is closed: a listener may ask for it meanwhile."""
+        """The assignment.  Raises ClosedError after `close`, not during it: a listener may ask for it."""
         self._check_open(while_closing=True)
         return self._assignment
 
@@ -204,7 +204,7 @@ class Consumer:
     async def unsubscribe(self) -> None:
         """Read nothing any more, and leave the group; `subscribe` and `assign` may be called then.
 
-        What is to be committed by itself is, and the listener is told.  Raises nothing if the group cannot be reached.
+        With auto_commit it commits before, and the listener is told.  Raises nothing if the group cannot be reached.
         """
         self._check_open()
         self._assignment.stop()
@@ -231,7 +231,7 @@ class Consumer:
         return self._share.assigned()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this is in the group, for `send_offsets_to_transaction`.  Raises MisuseError without a group_id."""
+        """This member and its group, for `send_offsets_to_transaction`.  Raises MisuseError without a group_id."""
         self._check_open(while_closing=True)
         if self._group is None:
             raise MisuseError("this consumer has no group_id: give it one")
@@ -263,7 +263,7 @@ class Consumer:
         return await self._reading.records(timeout_ms, max_records)
 
     async def poll_batch(self, timeout_ms: float = 1000) -> PartitionBatch | None:
-        """What was fetched of one partition, all of it, or what comes within `timeout_ms`; None if nothing does.
+        """All records fetched of one partition, or that come within `timeout_ms` milliseconds; None if none do.
 
         It has at most `max_partition_fetch_bytes`, or one batch of a producer.  Otherwise as `poll`.
         """
@@ -296,7 +296,7 @@ class Consumer:
     # Positions
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
-        """Store positions of the group: these, or those after all records handed out so far.
+        """Commit offsets for the group: these, or those after all records handed out so far.
 
         An offset is the next one to read; in commit order a number does not say what was delivered, and only what
         `next_offsets` gave is taken, or an OffsetAndMetadata without metadata to begin there.  Raises CommitFailedError
@@ -311,7 +311,7 @@ class Consumer:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
         callback: CommitCallback | None = None,
     ) -> asyncio.Future[Committed]:
-        """As `commit`, without waiting; the future, which need not be awaited, gives what was stored.
+        """As `commit`, without waiting; the future, which need not be awaited, gives the offsets that were committed.
 
         Commits, those of `commit` too, are made in the order of the calls: none overtakes a later one, and when
         `commit` returns those before it have ended.  `callback(offsets, error)` is called in the event loop, by a
@@ -322,12 +322,12 @@ class Consumer:
         return self._commits.commit_async(offsets, callback)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit of each partition that is being read, after all records handed out so far."""
+        """The offset to commit of each partition that is being read, after all records handed out so far."""
         self._check_open(while_closing=True)
         return self._commits.next_offsets()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's stored positions, None where it has none.  Raises MisuseError without a group_id."""
+        """The group's committed offsets, None where it has none.  Raises MisuseError without a group_id."""
         return await self._commits.committed(places("partitions", partitions))
 
     def position(self, at: TopicPartition) -> int:
@@ -365,9 +365,9 @@ class Consumer:
         return await self._places.lag({at: self.position(at) for at in asked})
 
     def seek_to_committed(self, otherwise: Mapping[TopicPartition, int] | None = None) -> None:
-        """Go on where the group's positions are: from the next poll on, and as after a rebalance.
+        """Go on at the group's committed offsets, from the next poll on, as after a rebalance.
 
-        `otherwise`: where to go on in partitions of which the group has none, instead of `auto_offset_reset`.
+        `otherwise`: the offsets of partitions of which the group has none, instead of `auto_offset_reset`.
         """
         share = self._share
         share.begin_at_committed({} if otherwise is None else offsets_at("otherwise", otherwise))

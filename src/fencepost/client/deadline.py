@@ -1,4 +1,4 @@
-"""How long something may take, carried through every wait, and the pauses between attempts."""
+"""Deadlines of calls, carried through every wait, and the pauses between attempts."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ T = TypeVar("T")
 
 
 class Waits(Protocol):
-    """What may keep us from a broker on our own side."""
+    """Something in this process that a request may have to wait for, as a login for its token."""
 
     def held_up(self) -> str:
-        """By what it is held up just now; empty: by nothing."""
+        """What it waits for just now, for a message; empty: nothing."""
         ...
 
 
 def held_up(login: Waits | None) -> str:
-    """By what a login is held up just now; empty: by nothing, or there is no login."""
+    """What a login waits for just now, for a message; empty: nothing, or there is no login."""
     return "" if login is None else login.held_up()
 
 
 class Deadline:
     """A point in time by the event loop's clock, and the pauses between attempts until then.
 
-    `login`: what may hold it up on our own side.
+    `what` is to be done, for the message of a TimedOutError.  `login`: what in this process may hold it up.
     """
 
     def __init__(self, runtime: Runtime, timeout_ms: float, what: str, login: Waits | None = None) -> None:
@@ -57,7 +57,7 @@ class Deadline:
         return str(self._because)
 
     def at_most(self, timeout_ms: float) -> Deadline:
-        """The one that passes first of this one and one that passes in so many milliseconds."""
+        """The earlier of this deadline and one in `timeout_ms` milliseconds."""
         if self.left <= timeout_ms / 1000:
             return self
         sooner = Deadline(self._runtime, timeout_ms, self._what, self._login)
@@ -65,11 +65,11 @@ class Deadline:
         return sooner
 
     def put_off(self, seconds: float) -> None:
-        """Have it pass so much later, but not later than the one that it was made of."""
+        """Move it `seconds` later, but not behind the deadline that `at_most` made it of."""
         self._at = min(self._at + seconds, self._latest)
 
     async def pause(self, because: object) -> None:
-        """Wait before the next attempt.  Raises TimedOutError when there is no time for one."""
+        """Wait before the next attempt, after `because`; 10 to 500 ms.  Raises TimedOutError if no time is left."""
         self._because = because
         wait = self._pause * (0.8 + 0.4 * self._runtime.random.random())
         self._pause = min(self._pause * 2, _LONGEST_BACKOFF)
@@ -78,7 +78,7 @@ class Deadline:
         await asyncio.sleep(wait)
 
     async def within(self, work: Awaitable[T]) -> T:
-        """What `work` gives.  Raises TimedOutError when there is no time left for it; it is cancelled then."""
+        """The result of `work`.  Raises TimedOutError when the deadline passes first; `work` is cancelled then."""
         timer = asyncio.timeout_at(self._at)
         try:
             async with timer:
@@ -95,11 +95,11 @@ class Deadline:
 
 
 async def within(deadline: Deadline | None, work: Awaitable[T]) -> T:
-    """What `work` gives; by the deadline, if there is one, as of `Deadline.within`."""
+    """The result of `work`, by the deadline if there is one.  Raises as `Deadline.within`."""
     return await (work if deadline is None else deadline.within(work))
 
 
 async def attempt(work: Callable[[], Coroutine[Any, Any, object]], deadline: Deadline | None) -> None:
-    """Do `work`, by the deadline if there is one; if it does not succeed, nobody is told."""
+    """Do `work`, by the deadline if there is one; a ClientError, as TimedOutError, is dropped."""
     with suppress(ClientError):
         await within(deadline, work())

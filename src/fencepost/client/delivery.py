@@ -19,7 +19,7 @@ class Delivery(Generic[T]):
     def __init__(self, portal: Portal, future: asyncio.Future[T] | None = None) -> None:
         self._portal = portal
         self.future = future
-        """In the portal's loop; None until it is in a batch, which it is when the next call begins."""
+        """Of the portal's loop; None until the record is in a batch, which it is when the next call begins."""
 
     def result(self) -> T:
         """Wait for the acknowledgement.

@@ -80,7 +80,7 @@ class ExactlyOnce:
 
 
 class Transaction:
-    """A transaction: records, and what is written because of them.  `async with` it, once."""
+    """A transaction: the records that were read, and those written for them.  Enter it by `async with`, once."""
 
     def __init__(self, loop: TransactionLoop, handed: Handed, producer: Producer) -> None:
         self._loop = loop

@@ -30,7 +30,7 @@ LEADER_MOVED: Final = (
 
 
 class FetchSettings(NamedTuple):
-    """What is the same in all requests of a reader.  Sizes are in bytes."""
+    """The fields that are the same in all Fetch requests of a reader.  Sizes are in bytes."""
 
     max_wait_ms: int
     """Milliseconds that a node may wait for `min_bytes`."""
@@ -41,7 +41,7 @@ class FetchSettings(NamedTuple):
 
 
 def fetch_request(asked: SessionRequest, settings: FetchSettings, max_wait_ms: int) -> FetchRequest:
-    """A Fetch that names these partitions, each from an offset on, and forgets those."""
+    """The Fetch for `asked`: the partitions that it names, each from an offset on, and those that it forgets."""
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=settings.min_bytes,
@@ -78,7 +78,7 @@ def _forgotten(asked: SessionRequest) -> list[ForgottenTopic]:
 
 
 def aborted_in(found: PartitionData, isolation: Isolation) -> list[tuple[int, int]] | None:
-    """Producer id and first offset of each aborted transaction among the records; None for who reads them too."""
+    """Producer id and first offset of each aborted transaction among the records; None with READ_UNCOMMITTED."""
     if isolation is Isolation.READ_UNCOMMITTED:
         return None
     return [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]

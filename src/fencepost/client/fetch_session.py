@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """What one request says of partitions, and of the session that it belongs to."""
+    """The partitions that one request names and forgets, and the session that it belongs to."""
 
     session_id: int
     epoch: int
@@ -62,7 +62,7 @@ class SessionRequest(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What a node told last of where a log ends and begins."""
+    """Where a log ends and begins, as a node answered last."""
 
     high_watermark: Offset
     last_stable_offset: Offset
@@ -70,11 +70,11 @@ class Ends(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is known after an answer; of what it leaves out there is nothing new."""
+    """An answer to a Fetch.  `partitions`: those with news; of the others that were asked for there is nothing new."""
 
     partitions: Mapping[TopicPartition, PartitionData]
     ends: Mapping[TopicPartition, Ends]
-    """Of all partitions that were asked for, whenever it was told; missing where there was an error."""
+    """The newest known of every partition that was asked for; none of one that has an error."""
 
 
 class FetchSession:
@@ -84,19 +84,19 @@ class FetchSession:
 
     def __init__(self) -> None:
         self.session_id = NO_SESSION
-        """The one that the node may have for this reader."""
+        """The id of the session that the node may have for this reader."""
         self._next_epoch = BEGIN
         self._epoch = BEGIN
-        """Of the last request."""
+        """The session epoch of the last request."""
         self._by_id = False
         self._partitions: dict[TopicPartition, Wanted] = {}
-        """What the node takes to be wanted, if it has the session."""
+        """The partitions of the session, as the node knows them if it has it."""
         self._names: dict[UUID, str] = {}
-        """Of the topics that are wanted, by id."""
+        """The names of the topics that are wanted, by id."""
         self._ends: dict[TopicPartition, Ends] = {}
 
     def ask(self, wanted: Mapping[TopicPartition, Wanted], version: int) -> SessionRequest:
-        """What a request of this version is to say, so that the node reads these partitions and no others.
+        """The session and partitions of the next request, of this version: the node then reads `wanted` and no others.
 
         Since TOPIC_IDS_SINCE all of them have ids.
         """
@@ -119,7 +119,7 @@ class FetchSession:
     def _changes(
         self, wanted: Mapping[TopicPartition, Wanted]
     ) -> tuple[dict[TopicPartition, Wanted], list[tuple[TopicPartition, UUID]]]:
-        """What is to be named, and what forgotten, so that a node that knows the last request knows this one."""
+        """The partitions to name, and those to forget, so that a node that knows the last request knows this one."""
         known = self._partitions
         named = {at: what for at, what in wanted.items() if known.get(at) != what}
         forgotten = [(at, was.topic_id) for at, was in known.items() if at not in wanted]
@@ -175,11 +175,11 @@ class FetchSession:
         return partitions
 
     def begin_anew(self) -> None:
-        """Have the next request name everything, and close the session: nobody knows what the node knows."""
+        """Have the next request close the session and name all partitions: what the node knows is not certain."""
         self._next_epoch = BEGIN
 
     def end(self) -> SessionRequest | None:
-        """What a last request is to say, so that the node keeps nothing for us; None: it has no session of ours."""
+        """The request that closes the session at the node; None: it has none of this reader."""
         session_id, self.session_id = self.session_id, NO_SESSION
         self._next_epoch = BEGIN
         return None if session_id == NO_SESSION else SessionRequest(session_id, CLOSE, {})

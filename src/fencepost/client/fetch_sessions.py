@@ -21,14 +21,14 @@ _GOODBYE: Final = 0.5
 
 
 class FetchSessions:
-    """Asks nodes for partitions; of each node one thing at a time."""
+    """Sends Fetch requests in one session with each node; one at a time to a node."""
 
     def __init__(self, cluster: Cluster, settings: FetchSettings) -> None:
         self._cluster = cluster
         self._settings = settings
         self._sessions: dict[int, FetchSession] = {}
         self._connections: dict[int, Connection] = {}
-        """Where each node was asked last."""
+        """The connection by which each node was asked last."""
 
     async def fetch(
         self, node: int, wanted: Mapping[TopicPartition, Wanted], max_wait_ms: int, *, have_ids: bool

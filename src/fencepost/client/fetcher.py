@@ -117,26 +117,26 @@ class Fetcher:
         return Followed(at, position, topic_ids.get(at.topic, ZERO_UUID), self._order)
 
     def seek(self, at: TopicPartition, position: int | OffsetAndMetadata) -> None:
-        """Go on there with one partition that is followed.  Raises PositionMetadataError."""
+        """Go on at `position` in a partition that is followed.  Raises PositionMetadataError."""
         self.settle()
         self.followed[at].seek(position)
         self.working.pop(at, None)
         self.out_of_range.pop(at, None)
 
     def before_work(self) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """The positions before what the caller may still be working on."""
+        """By partition, the position before the records that the caller may still be working on."""
         self.settle()
         return {at: found.committed() if isinstance(found, Position) else found for at, found in self.working.items()}
 
     def take_back(self) -> None:
-        """Hand out again what was handed out last, which nobody has seen."""
+        """Hand out again the records that were handed out last, as the caller never got them."""
         for at, position in self.before_work().items():
             self.seek(at, position)
 
     def lost(self) -> dict[TopicPartition, EpochEndOffset | None]:
-        """Led partitions whose log has not what is to be fetched next, when all that was fetched is handed out.
+        """Partitions with a leader whose log lacks the next offset to fetch, once all that was fetched is handed out.
 
-        With where it parts from what was read before that, if it does (KIP-320).
+        Each with where the log parts from what was read before, None if it does not (KIP-320).
         """
         self.settle()
         return {
@@ -147,7 +147,7 @@ class Fetcher:
         }
 
     def made_anew(self) -> dict[TopicPartition, uuid.UUID]:
-        """Partitions whose topic is another one by now, and its id."""
+        """Partitions whose topic was deleted and made anew since they are read, and the new topic's id."""
         self.settle()
         found = {}
         for at, partition in self.followed.items():
@@ -195,7 +195,7 @@ class Fetcher:
     def take_one(self, may_go_on: Callable[[], bool]) -> ConsumerRecord | None:
         """The next record that is here already, if there is one; of the same partition as long as that has some.
 
-        Then it is asked whether to go on with another one.
+        `may_go_on`: whether to go on with another one then.  Raises as `take` does.
         """
         partition = self._current
         if partition is None or partition.paused or not self._look_into(partition, Followed.decode_on):
@@ -208,11 +208,11 @@ class Fetcher:
         return record
 
     def settle(self) -> None:
-        """Take back what was lent to a thread and not taken."""
+        """Take back the records that were lent to a thread, and that it has not taken."""
         self.lending.settle(self.followed, self.working)
 
     def take_batch(self) -> PartitionBatch | None:
-        """All that is here already of one partition, of partitions in turn.  Raises as `take` does."""
+        """All records here already of one partition, of partitions in turn; None: none are.  Raises as `take` does."""
         self._raise_what_failed()
         for at in list(self.followed):
             partition = self.followed[at]
@@ -243,7 +243,7 @@ class Fetcher:
         return None
 
     def _look_into(self, partition: Followed, decode: Callable[[Followed], None]) -> bool:
-        """Whether it has records to hand out, after more was decoded if it had none."""
+        """Whether a partition has records to hand out, after more was decoded if it had none."""
         if not partition.ready:
             try:
                 decode(partition)
@@ -315,7 +315,7 @@ class Fetcher:
         self._lookups.want(topics)
 
     def _looked_up(self, answered: MetadataResponse | ClientError) -> None:
-        """Take note of what the brokers say of topics, which the cluster knows by now."""
+        """Act on the answer to Metadata, or on its failure; an error that will not pass is raised by the next poll."""
         if isinstance(answered, ConnectionLostError | UnreachableError):
             self._unread.nobody_answers()
         elif isinstance(answered, ClientError):
@@ -375,7 +375,7 @@ class Fetcher:
             raise BrokerError(error, f"{at.topic}-{at.partition} cannot be read")
 
     def _take_news(self, partition: Followed, found: PartitionData, now: float) -> ErrorCode | None:
-        """What a node told of a partition; the error that the user is to know of."""
+        """Take the answer of a node for a partition; the error to raise, None: none, or it is dealt with."""
         at, error = partition.at, ErrorCode(found.error_code)
         if error in LEADER_MOVED:
             self._cluster.forget_topic(at.topic)

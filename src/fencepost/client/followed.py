@@ -18,9 +18,10 @@ from fencepost.protocol.types import ZERO_UUID, Offset, TopicPartition
 
 
 class Fetched(NamedTuple):
-    """What came for one partition: raw batches from `position` on.
+    """An answer of a leader for one partition: raw batches from `position` on.
 
-    `came_at` is by the event loop's clock, `high_watermark` what the leader told with it.
+    `aborted`: producer id and first offset of each aborted transaction, None: their records are read, too.
+    `came_at` is in seconds of the event loop's clock.
     """
 
     position: int
@@ -50,7 +51,7 @@ class Followed:
     ) -> None:
         self.at = at
         self.topic_id = topic_id
-        """Of the topic that the position is in; zero: not known."""
+        """The id of the topic that the position is in; zero: not known."""
         begun = with_metadata(position)
         self.in_commit_order: PartitionInCommitOrder | None = None
         if order is not None:
@@ -58,9 +59,9 @@ class Followed:
         self._position = begun.offset
         """Offset of the next record to hand out, in offset order."""
         self.fetched: Fetched | None = None
-        """The next data, not looked into yet."""
+        """The next batches, not looked into yet."""
         self.ready: list[ConsumerRecord] = []
-        """Records of what was looked into, the next one last."""
+        """The decoded records that are to be handed out, the next one last."""
         self.opened: Opened | None = None
         """Where those came from, in offset order."""
         self.chunk = begun.offset
@@ -75,7 +76,7 @@ class Followed:
         """How often it was said where to go on."""
 
     def seek(self, position: int | OffsetAndMetadata) -> None:
-        """Go on there.  Raises PositionMetadataError; then nothing is changed."""
+        """Go on at `position`; what was fetched is dropped.  Raises PositionMetadataError; then nothing is changed."""
         begun = with_metadata(position)
         if self.in_commit_order is not None:
             self.in_commit_order.begin(position_of(self.at, begun))
@@ -100,12 +101,12 @@ class Followed:
 
     @property
     def wanted(self) -> Wanted:
-        """What a request is to ask for."""
+        """The topic id, the offset and the leader epoch to ask for in the next Fetch."""
         reader = self.in_commit_order
         return Wanted(self.topic_id, self.chunk, (self._epoch if reader is None else reader.epoch).known)
 
     def decode(self) -> None:
-        """Look into what was fetched, if nothing is ready.  Raises DamagedRecordsError, SpillError."""
+        """Make records ready of what was fetched, if none are.  Raises DamagedRecordsError, SpillError."""
         self.decode_on()
         if self.ready or self.fetched is None:
             return
@@ -132,7 +133,7 @@ class Followed:
             self._position = end
 
     def _open(self) -> tuple[Opened, int] | None:
-        """What was fetched from where we are, and the position after it.  Raises as `decode`; it is dropped then."""
+        """The batches from the position on, and the position after them.  Raises as `decode`, and drops them then."""
         fetched, self.fetched = self.fetched, None
         if fetched is None or fetched.position != self.chunk:
             return None
@@ -140,7 +141,7 @@ class Followed:
             return opened(fetched.data, fetched.aborted, self.chunk, self._epoch)
 
     def take_batch(self) -> PartitionBatch | None:
-        """All that waits here, in one piece and handed out by that; None: nothing waits.  Raises as `decode` does.
+        """All records that wait here, in one batch and handed out by that; None: none do.  Raises as `decode` does.
 
         In offset order records are not decoded for it.
         """
@@ -171,7 +172,7 @@ class Followed:
 
     @property
     def has_more(self) -> bool:
-        """Whether something that was fetched is not handed out, or not looked into."""
+        """Whether records that were fetched are not handed out, or not looked into."""
         if self.ready or self.fetched is not None:
             return True
         return self.in_commit_order is not None and self.in_commit_order.has_more
@@ -186,14 +187,14 @@ class Followed:
             self.in_commit_order.handed_out(offset, not self.ready)
 
     def lend(self, most: int) -> list[ConsumerRecord]:
-        """Up to so many of those that are ready, the next one last, handed out by that; in offset order."""
+        """Hand out up to `most` of the ready records, the next one last; in offset order only."""
         some = self.ready[-most:]
         del self.ready[-most:]
         self.handed_out(some[0].offset)
         return some
 
     def put_back(self, records: list[ConsumerRecord], position: int, there: Opened | None) -> None:
-        """Take these records back that were lent, the next one last, to hand them out from this position on.
+        """Take back records that were lent, the next one last, to hand them out again from `position` on.
 
         `there`: what `opened` was when they were lent.
         """
@@ -202,13 +203,13 @@ class Followed:
         self._position = position
 
     def next_offset(self) -> int | OffsetAndMetadata:
-        """The position after everything that was handed out, and after what nobody is shown."""
+        """The position after the records handed out, and after the control and aborted records that follow them."""
         if self.in_commit_order is None:
             return self._position
         return self.in_commit_order.position().committed()
 
     def committed(self) -> OffsetAndMetadata:
-        """The position of `next_offset` as a group keeps it, in offset order with the leader epoch before it (KIP-320).
+        """The position of `next_offset` as it is committed, in offset order with the leader epoch before it (KIP-320).
 
         Where not all that was looked into is handed out it may be a later one, which parts from a log no sooner.
         """
@@ -217,7 +218,7 @@ class Followed:
         return OffsetAndMetadata(self._position, leader_epoch=self._epoch.known)
 
     def before_ready(self) -> int | Position:
-        """The position before what is handed out next."""
+        """The position before the record that is handed out next."""
         if self.in_commit_order is not None:
             return self.in_commit_order.position()
         return self.ready[-1].offset if self.ready else self._position

@@ -70,7 +70,7 @@ class Group:
         self._heartbeat_interval = heartbeat_interval_ms / 1000
         self._max_poll_interval_ms = max_poll_interval_ms
         self.polled_at = math.inf
-        """When records were asked for last, by the loop's clock."""
+        """When records were asked for last, in seconds of the loop's clock."""
         self._strategies = strategies
         self.has_epochs = False
         self.is_cooperative = is_cooperative(strategies)
@@ -99,7 +99,7 @@ class Group:
         """Another consumer has our place: nothing can be done here any more."""
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who we are in the group as far as it is followed, for transactions that commit our positions."""
+        """Group, generation and member id in whose name commits are made: those of the last `follow`."""
         return self._followed
 
     # Membership
@@ -198,7 +198,7 @@ class Group:
         return await self._sync(joined, deadline)
 
     async def _ask_to_join(self, request: JoinGroupRequest, deadline: Deadline) -> JoinGroupResponse | None:
-        """The answer; None where that was to an earlier caller's request, which has brought our id."""
+        """The answer to JoinGroup; None if an earlier caller's was answered, which has brought the member id."""
         if self._introduction.is_under_way:
             await self._introduction.done_within(None)
             return None
@@ -253,7 +253,7 @@ class Group:
             raise self.fenced
 
     async def _beat(self) -> None:
-        """Say that we live, as long as we are a member: also while a rebalance waits for us."""
+        """Send heartbeats as long as this is a member, also while a rebalance waits for it."""
         while True:
             await asyncio.sleep(self._heartbeat_interval)
             if (asyncio.get_running_loop().time() - self.polled_at) * 1000 > self._max_poll_interval_ms:
@@ -293,7 +293,7 @@ class Group:
             self._heart = None
 
     async def leave(self) -> None:
-        """Tell the others that we go; a static member keeps its place."""
+        """Leave the group, which gives the partitions to others; a static member keeps its place."""
         self._stop_heart()
         if self._introduction.is_under_way and self.requests.joins:
             introduced = partial(self._introduction.done_within, None)
@@ -302,7 +302,7 @@ class Group:
         await self._say_goodbye()
 
     async def _leave_unpolled(self) -> None:
-        """Leave since nobody polls, so that others have what nobody asks for here."""
+        """Leave the group as `max_poll_interval_ms` have passed without a poll, and log it."""
         logger.warning(
             "group %s: poll() was not called for max_poll_interval_ms=%s: its partitions go to other members until it "
             "is; have fewer records a poll (max_records), or a longer interval",

@@ -40,7 +40,7 @@ def group_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def membership(cluster: Cluster, settings: Mapping[str, Any]) -> Membership | None:
-    """The member of the group that is set, by its protocol; None: no group is."""
+    """A new member of the group `group_id`, for the protocol `group_protocol`; None without a group_id."""
     if settings["group_id"] is None:
         return None
     who = settings["group_id"], settings["group_instance_id"]

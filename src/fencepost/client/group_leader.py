@@ -15,7 +15,7 @@ from fencepost.protocol.messages.sync_group import SyncGroupRequestAssignment
 
 
 class GroupLeader:
-    """Shares out, if the coordinator says that we lead."""
+    """Shares the partitions of a group out, in generations in which this member leads it."""
 
     def __init__(self, requests: GroupRequests) -> None:
         self._requests = requests
@@ -26,7 +26,7 @@ class GroupLeader:
         """
 
     async def share_out(self, joined: Any, deadline: Deadline, create: bool) -> list[SyncGroupRequestAssignment]:
-        """If we lead the group: give everybody a share, and remember of how many partitions.
+        """The assignments of all members, if this one leads the group, else none; `counted` is set by that.
 
         `create`: have a topic made that is not there, where the broker does that.
         """
@@ -54,7 +54,7 @@ class GroupLeader:
         ]
 
     async def _shared_out(self, topics: Iterable[str], deadline: Deadline) -> dict[str, int]:
-        """How many partitions of each topic the members have; -1 if that is not told."""
+        """How many partitions of each topic are assigned to members; -1 if the coordinator does not say."""
         described = (
             await self._requests.ask(DescribeGroupsRequest(groups=[self._requests.group_id]), deadline)
         ).groups[0]

@@ -36,14 +36,14 @@ _NO_MEMBER: Final = (
 
 
 class GroupOffsets:
-    """The group's positions, as one member reads and commits them."""
+    """Reads and commits the offsets of a group, for one member."""
 
     def __init__(self, member: Membership) -> None:
         self._member = member
         self._requests = member.requests
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's positions.  Waits while an open transaction may change one (KIP-447).  Raises BrokerError."""
+        """Committed offsets (None: none); waits while a transaction may change one (KIP-447).  Raises BrokerError."""
         by_topic: dict[str, list[int]] = {}
         for at in partitions:
             by_topic.setdefault(at.topic, []).append(at.partition)
@@ -71,7 +71,7 @@ class GroupOffsets:
         }
 
     async def _fetch(self, topics: Mapping[str, list[int]], who: ConsumerGroupMetadata, deadline: Deadline) -> Any:
-        """What is said of our group; whoever has a member epoch says it (KIP-848)."""
+        """The answer to OffsetFetch for the group, asked with the member epoch where there is one (KIP-848)."""
         group_id = self._requests.group_id
         if not self._member.has_epochs:
             asked = [OffsetFetchRequestTopic(name=name, partition_indexes=found) for name, found in topics.items()]
@@ -129,7 +129,7 @@ class GroupOffsets:
         topic_ids: Mapping[TopicPartition, uuid.UUID],
         member: ConsumerGroupMetadata,
     ) -> asyncio.Future[OffsetCommitResponse] | None:
-        """Send a commit now; None where that cannot be, as while the coordinator is looked for: `commit` does it."""
+        """Send OffsetCommit now; its answer.  None where that cannot be, as without a coordinator: `commit` does it."""
         topics = _topics_of(offsets, topic_ids)
         try:
             if (connection := self._requests.ready()) is None:
@@ -141,11 +141,11 @@ class GroupOffsets:
 
     @staticmethod
     def is_stored(answer: OffsetCommitResponse) -> bool:
-        """Whether an answer says that everything is stored that is to be."""
+        """Whether an answer says that all offsets are committed, but those of topics that are no more."""
         return not _error_of(answer)
 
     def _versions(self, topics: Sequence[OffsetCommitRequestTopic]) -> tuple[int | None, int]:
-        """The newest and the least version of OffsetCommit that these may be sent by."""
+        """The newest (None: any) and the oldest version of OffsetCommit in which these may be sent."""
         most = None if all(topic.topic_id.int for topic in topics) else _NAMES_TOPICS_UNTIL
         return most, _WITH_EPOCH if self._member.has_epochs else 0
 
@@ -186,7 +186,7 @@ class GroupOffsets:
 
 
 def _error_of(answer: OffsetCommitResponse) -> ErrorCode:
-    """The first error that counts; NONE: none does."""
+    """The first error of a partition, without UNKNOWN_TOPIC_ID, as of a topic that was made anew; NONE: no error."""
     for topic in answer.topics:
         for part in topic.partitions:
             if part.error_code and part.error_code != ErrorCode.UNKNOWN_TOPIC_ID:

@@ -16,7 +16,7 @@ MOVED: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class GroupRequests:
-    """Asks the coordinator of a group."""
+    """Sends requests to the coordinator of one group, and finds it again when it moves."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.cluster = cluster
@@ -29,7 +29,7 @@ class GroupRequests:
         self.cluster.forget_coordinator(GROUP, self.group_id)
 
     def ready(self, use: Use = Use.GROUP) -> Connection | None:
-        """The connection to the group's coordinator, where both are known."""
+        """The connection to the group's coordinator, None unless there is one already."""
         return self.cluster.ready_coordinator(GROUP, self.group_id, use)
 
     async def ask(

@@ -1,4 +1,4 @@
-"""Many records handed over in one call, in chunks, while their batches are sent."""
+"""Hands the records of one call over to the sender, in chunks, while batches of those before are sent."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import TopicPartition
 
 One = Callable[[ProducerRecord], Awaitable[asyncio.Future[RecordMetadata]]]
-"""Sends one record."""
+"""A function that sends one record, and returns the future of its metadata."""
 
 
 def one_by_one(send: Callable[..., Awaitable[asyncio.Future[RecordMetadata]]]) -> One:
-    """What sends one record by `send`, the method of a producer."""
+    """A function that sends a ProducerRecord by `send`, the method of a producer."""
 
     def one(record: ProducerRecord) -> Awaitable[asyncio.Future[RecordMetadata]]:
         topic, value, key, partition, timestamp, headers = record
@@ -47,7 +47,7 @@ class ArrowStream(Protocol):
 
 
 def follow(record: asyncio.Future[RecordMetadata], together: Together) -> None:
-    """Count a record that was sent by itself as one of those of a call."""
+    """Count `record`, which was sent by itself, as one of the records of a call."""
 
     def ended(record: asyncio.Future[RecordMetadata]) -> None:
         error = record.exception()
@@ -64,7 +64,7 @@ def follow(record: asyncio.Future[RecordMetadata], together: Together) -> None:
 class HandingOver:
     """Hands the records of one producer over to their partitions.
 
-    `check` raises what makes a record impossible now, and tells the sender; sizes are in bytes.
+    `check` returns the sender, or raises why no record can be sent now; sizes are in bytes.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class HandingOver:
         timestamp: int | None,
         one: One | None = None,
     ) -> asyncio.Future[ManyMetadata]:
-        """Put all values, with their keys, into batches; what comes of them.  `one`: sends each of them by itself.
+        """Put all values, with their keys, into batches; a future of the result.  `one`: sends each of them by itself.
 
-        What this raises has a note that says how many went in.
+        What this raises, as `Producer.send_many` says, has a note of how many records were handed over.
         """
         return await self._all(partial(self._taken, values, keys), topic, partition, timestamp, one)
 
@@ -164,7 +164,7 @@ class HandingOver:
     async def _hand_over(
         self, topic: str, chunk: Chunk, partition: int | None, timestamp: int | None, together: Together
     ) -> None:
-        """Hand over all records of a chunk, or none."""
+        """Hand over all records of a chunk, or none.  Raises as `check`, BrokerError, TimedOutError."""
         sender, view = await self._check(), self._cluster.topics.get(topic)
         if view is None or not (partition is None or partition in view.leaders):
             view = await self._placement.looked_up(topic, partition)

@@ -70,7 +70,7 @@ class Interceptors:
         """By interceptor and method."""
 
     def before(self, record: ProducerRecord) -> ProducerRecord:
-        """What is to be sent instead of this record."""
+        """The record to send instead of this one: what `on_send` of each interceptor in turn makes of it."""
         for each in self._each:
             try:
                 changed = each.on_send(record)
@@ -82,7 +82,7 @@ class Interceptors:
         return record
 
     def after(self, metadata: RecordMetadata, error: Exception | None = None) -> None:
-        """Tell what became of a record."""
+        """Call `on_acknowledgement` of each interceptor with the outcome of a record."""
         for each in self._each:
             try:
                 each.on_acknowledgement(metadata, error)
@@ -97,7 +97,7 @@ class Interceptors:
     async def around(
         self, record: ProducerRecord, sending: Awaitable[asyncio.Future[RecordMetadata]]
     ) -> asyncio.Future[RecordMetadata]:
-        """What the sending of a record gives; where it raises, the record has failed."""
+        """The result of `sending`, which sends `record`; if it raises, `after` is called with the error."""
         try:
             return await sending
         except BaseException as error:

@@ -85,13 +85,13 @@ class Lane:
     def __init__(self, at: TopicPartition) -> None:
         self.at = at
         self.queue: deque[Batch] = deque()
-        """Without numbers."""
+        """The batches without sequence numbers, in their order."""
         self.in_flight: deque[Batch] = deque()
         """Numbered and not answered for good, in the order of their sequences."""
         self.retry_at: float | None = None
-        """When something is to be sent again, at the earliest."""
+        """Before this time of the loop's clock no batch is sent again; None: at any time."""
         self.through: object = None
-        """The connection that was sent on last."""
+        """The connection by which the last batch was sent."""
         self.producer_id_and_epoch = NO_PRODUCER
         self.next_sequence = 0
         self.is_known = False
@@ -99,7 +99,7 @@ class Lane:
 
     @property
     def count(self) -> int:
-        """How many records wait, or are on their way."""
+        """The number of records that wait or are on their way."""
         return sum(batch.builder.count for batches in (self.in_flight, self.queue) for batch in batches)
 
     @property
@@ -112,7 +112,7 @@ class Lane:
 
     @property
     def first(self) -> Batch | None:
-        """The batch that was begun first of those whose records wait to be told something."""
+        """The first of the batches that have not ended, None if there is none."""
         for batch in self.in_flight:
             if not batch.ended:
                 return batch
@@ -160,7 +160,7 @@ class Lane:
         return batch
 
     def take(self, producer_id_and_epoch: ProducerIdAndEpoch, connection: object, transactional: bool) -> Batch:
-        """Put what goes out next on the wire; where it is a new batch, with the next number."""
+        """Put the next batch on the wire; a new one gets the next sequence number."""
         batch = self.upcoming()
         if self.queue and batch is self.queue[0]:
             self.in_flight.append(self.queue.popleft())
@@ -177,7 +177,7 @@ class Lane:
         return batch
 
     def go_on(self, producer_id_and_epoch: ProducerIdAndEpoch, sequence: int) -> None:
-        """Go on with this number: others used those before it under this id and epoch, and all is acknowledged."""
+        """Set the next sequence number: others used those before it with this id and epoch, and all is acknowledged."""
         assert self.is_idle, "what has a number keeps it"
         self.producer_id_and_epoch, self.next_sequence, self.is_known = producer_id_and_epoch, sequence, sequence > 0
 
@@ -187,7 +187,7 @@ class Lane:
         self.is_known = True
 
     def give_up(self, batch: Batch, *, is_spent: bool, others_fail: bool) -> bool:
-        """Take out what failed for good; whether its numbers cannot be used again.
+        """Take out a batch that failed for good; whether its sequence numbers cannot be used again.
 
         `is_spent`: that is known already.  Otherwise they are given back, unless others follow: these are stranded.
         A batch without numbers takes none with it.
@@ -204,7 +204,7 @@ class Lane:
         return is_spent or bool(behind)
 
     def take_stranded(self) -> list[Batch]:
-        """Take out what is stranded, as long as nothing of that is on the wire; what fails of it.
+        """Take out the stranded batches, if none of them is on the wire; those that fail.
 
         The others, none of which is written, are put back to be numbered anew.
         """

@@ -13,29 +13,32 @@ _STALE_AFTER: Final = 1.0
 
 
 class Lasting:
-    """Something that is done once at a time, and may take longer than whoever wants it waits.
+    """Work of which there is one run at a time, which goes on when a caller stops waiting for it.
 
-    Whoever comes next waits for the same; who is there when it ends is told how.  Where nobody is there the next one
-    is, but of a time-out only if he comes at once: whoever comes much later has it begun anew.  Of a second one in a
-    row he is told all the same: who asks again and again, never in time, would else be told of none.
+    Who comes meanwhile waits for the same run; who waits when it ends meets its error.  If nobody does the next caller
+    meets it, but a TimedOutError only within a second: later the work begins anew.  A second TimedOutError in a row is
+    met at any time: who asks again and again, never in time, would else meet none.
     """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._work = work
         self._task: asyncio.Task[None] | None = None
         self._ended_at = 0.0
-        """By the event loop's clock."""
+        """When the last run ended, in seconds of the event loop's clock."""
         self._has_dropped = False
-        """Whether the time-out before was told to nobody."""
+        """Whether the last TimedOutError was met by nobody."""
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the work goes on, or has ended and somebody is still to be told how."""
+        """Whether a run goes on, or has ended and no caller has met its end yet."""
         self._drop_what_is_stale()
         return self._task is not None
 
     async def done_within(self, seconds: float | None) -> bool:
-        """Whether it is done, after at most so long (None: it takes what it takes).  Raises what it raises."""
+        """Begin the work, or wait for the run under way, `seconds` at most (None: any time); whether it is done.
+
+        Raises what the work raises.
+        """
         self._drop_what_is_stale()
         task = self._task = self._task or asyncio.get_running_loop().create_task(self._whole())
         if not task.done():  # else who is about to be cancelled is told all the same

@@ -1,4 +1,4 @@
-"""How a consumer leaves what it reads: what is to be committed first, then the partitions, then the group."""
+"""Ends the reading of a consumer: commits, then gives up its partitions, then leaves the group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.client.membership import Membership
 
 
 class Leaving:
-    """Leaves what one consumer reads.  What fails is passed over; what a listener raises is raised when all is done."""
+    """Ends the reading of one consumer.  Passes over ClientErrors; raises what a listener does when all is done."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Leaving:
         self._group = group
 
     async def close(self, deadline: Deadline, closed: Callable[[], None]) -> None:
-        """Leave, and end what is still under way, and the connections; then call `closed`."""
+        """Leave, end commits, fetches and connections, then call `closed`."""
         async with AsyncExitStack() as last:
             last.callback(closed)
             last.push_async_callback(self._cluster.close)
@@ -40,7 +40,7 @@ class Leaving:
             last.push_async_callback(self.leave, deadline)
 
     async def leave(self, deadline: Deadline) -> None:
-        """Commit what is to be committed by itself, give up the partitions, tell the group."""
+        """Commit (with auto_commit), give up the partitions, leave the group."""
         async with AsyncExitStack() as last:
             if self._group is not None:
                 last.push_async_callback(attempt, self._group.leave, deadline)

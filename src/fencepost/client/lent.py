@@ -18,7 +18,7 @@ LENT_FOR: Final = 0.05
 MOST_LENT: Final = 512
 
 Working: TypeAlias = dict[TopicPartition, int | Position | OffsetAndMetadata]
-"""Where the caller may still be working from; another one for each time that records are handed out."""
+"""The position before the records handed out last, by partition: a new dict each time that some are handed out."""
 
 
 class Lent:
@@ -37,7 +37,7 @@ class Lent:
         self._offsets = [first, *(record.offset for record in reversed(self._left))]
 
     def next(self, now: float) -> ConsumerRecord | None:
-        """Take the next one; None: there is none, or their time is up."""
+        """Take the next record; None: there is none, or their time is up.  `now` is as `until`."""
         try:
             return self._left.pop() if now < self._until else None
         except IndexError:
@@ -57,7 +57,7 @@ class Lent:
 
 
 class Lending:
-    """What one consumer has lent, and how many records are lent next: the more, the longer all of them are taken."""
+    """The records that one consumer has lent, and how many it lends next: more each time that all were taken."""
 
     def __init__(self) -> None:
         self._lent: Lent | None = None
@@ -66,9 +66,9 @@ class Lending:
         self._most = 0
 
     def lend(self, partition: Followed | None, taken: ConsumerRecord, now: float) -> Lent | None:
-        """What follows the record that was taken last of this partition, as far as it is here; it is handed out then.
+        """Lend the ready records behind `taken`, the last one taken of this partition; they are handed out then.
 
-        None: nothing is, or it is in commit order, whose positions are more than offsets.  Whatever asks for positions,
+        None: there are none, or it is in commit order, whose positions are not only offsets.  What asks for positions,
         or changes them, has to `settle` first.
         """
         most, self._most = self._most, min(2 * self._most + 1, MOST_LENT)
@@ -79,7 +79,7 @@ class Lending:
         return self._lent
 
     def settle(self, followed: Mapping[TopicPartition, Followed], working: Working) -> None:
-        """Take back what was not taken, as if no more had been handed out.
+        """Take back the records that were not taken, as if no more had been handed out.
 
         `working`: gets the position before the record that was taken last, which the thread may be working on.
         """

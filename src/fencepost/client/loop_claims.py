@@ -10,7 +10,7 @@ from fencepost.client.errors import MisuseError
 
 
 class Loop(Protocol):
-    """What may use a client."""
+    """A loop that reads, transforms and writes with a consumer and a producer."""
 
     @property
     def is_in_use(self) -> bool:

@@ -10,7 +10,7 @@ from fencepost.protocol.types import TopicPartition
 
 
 async def find_lost_positions(fetcher: Fetcher, places: Positions) -> None:
-    """Have every partition that is followed where something can be fetched.  Raises NoOffsetError, BrokerError."""
+    """Seek followed partitions whose log lacks the position to one that it has.  Raises NoOffsetError, BrokerError."""
     seeks = {at: followed.seeks for at, followed in fetcher.followed.items()}
     anew = fetcher.made_anew()
     if anew:

@@ -14,34 +14,34 @@ from fencepost.protocol.types import TopicPartition
 
 
 class Membership(Protocol):
-    """A member of a group: joins, says that it lives, and leaves."""
+    """A member of a group: joins, sends heartbeats, and leaves."""
 
     group_id: str
     requests: GroupRequests
     is_cooperative: bool
-    """Whether we keep our partitions while we join."""
+    """Whether the member keeps its partitions while it joins."""
     has_epochs: bool
     """Whether the generation of `metadata` is a member epoch (KIP-848)."""
     must_join: bool
-    """The consumer is to (re)join before it reads on."""
+    """Whether the consumer is to call `join` before it reads on."""
     creates_topics: bool
     """Whether to have topics made that are not there, where the broker does that."""
     fenced: FencedInstanceIdError | None
-    """Another consumer has our place: nothing can be done here any more."""
+    """The error if another consumer has this group_instance_id, for good; else None."""
     polled_at: float
     """When records were asked for last, by the loop's clock, in seconds."""
 
     @property
     def has_lost_place(self) -> bool:
-        """Whether we are no member: what we had may be somebody else's."""
+        """Whether this is no member: its partitions may be another member's."""
         ...
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who we are in the group as far as it is followed, for transactions that commit our positions."""
+        """Group, member id and generation (or member epoch) in whose name commits are made, as of the last `follow`."""
         ...
 
     def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata | None:
-        """What `member` is by now, with all of its partitions that were not given up; None: its place is lost."""
+        """`member` with its newest generation, if what it had and did not give up is still its own; else None."""
         ...
 
     async def join(
@@ -57,11 +57,11 @@ class Membership(Protocol):
         ...
 
     def follow(self) -> None:
-        """Note that what was given last is read from now on: commits are made in its name."""
+        """Note that the partitions given last are read from now on: commits are made in the name of that generation."""
         ...
 
     def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:
-        """Note that these are ours after what was given was taken; `gave_up`: some others were until now."""
+        """Note which partitions the member has after those given were taken; `gave_up`: it had others until now."""
         ...
 
     def check_fenced(self, error: ErrorCode) -> None:
@@ -69,20 +69,20 @@ class Membership(Protocol):
         ...
 
     def commit_was_refused(self, member: ConsumerGroupMetadata) -> None:
-        """Note that the coordinator does not know this member, who was us."""
+        """Note that the coordinator refused a commit of `member`, which this one was, as it does not know it."""
         ...
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """Topics of the group and their partitions as they were shared out, if we were the one to do it."""
+        """Topic -> number of its partitions when this member shared them out; empty unless it did."""
         ...
 
     def is_to_share_out(self, topics: Mapping[str, TopicView]) -> bool:
-        """Whether a topic has other partitions than were counted."""
+        """Whether a topic has another number of partitions than `counted` says."""
         ...
 
     async def leave(self) -> None:
-        """Tell the others that we go; a static member keeps its place."""
+        """Leave the group, which gives the partitions to others; a static member keeps its place for a while."""
         ...
 
 

@@ -15,11 +15,11 @@ class OneCall:
     def __init__(self) -> None:
         self._under_way: str | None = None
         self._has_ended: asyncio.Future[None] | None = None
-        """Somebody waits for its end."""
+        """Set when the call ends; None: nobody waits for that."""
 
     @contextmanager
     def alone(self, call: str) -> Iterator[None]:
-        """Be that call.  Raises MisuseError while another one is."""
+        """A block in which the call of this name is under way.  Raises MisuseError if another one is."""
         if self._under_way is not None:
             raise MisuseError(f"{call}() was called while {self._under_way}() is under way: wait for that first")
         self._under_way = call

@@ -21,26 +21,26 @@ _WANTED_FOR: Final = 1.0
 
 
 class Outage:
-    """While nobody is reached.  `looking` around each try, `ended` when somebody is; `close` it.
+    """A time in which no broker is reached, logged once after 2 s.  `looking` is around each try; `close` it.
 
-    `client_id` and `servers`: who looks for whom.  `login`: what may hold it up on our own side.
+    `client_id` and `servers`: who looks for whom.  `login`: what in this process may hold a try up.
     """
 
     def __init__(self, client_id: str, servers: str, login: Waits | None = None) -> None:
         self._client_id, self._servers, self._login = client_id, servers, login
         self._began: float | None = None
-        """By the event loop's clock; None: there is none."""
+        """When the outage began, in seconds of the event loop's clock; None: there is none."""
         self._is_said = False
         self._quiet_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._tries = 0
-        """Under way."""
+        """The tries that are under way."""
         self._last_try = 0.0
         self._because = "nobody answers"
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """The time in which somebody looks for a broker; one is found if nothing is raised."""
+        """A block in which a broker is looked for; one is found if nothing is raised."""
         loop = asyncio.get_running_loop()
         if self._began is None:
             self._began = loop.time()
@@ -65,7 +65,7 @@ class Outage:
         self.close()
 
     def close(self) -> None:
-        """Say nothing any more."""
+        """End the outage, and log nothing of it any more."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._began, self._is_said = None, None, False

@@ -78,7 +78,7 @@ OUTCOMES: Final[Mapping[str, Mapping[ErrorCode, Outcome]]] = {
 
 
 class Verdict(Enum):
-    """What becomes of a batch that is answered."""
+    """What the answer to a batch means for it."""
 
     WRITTEN = auto()
     AGAIN = auto()

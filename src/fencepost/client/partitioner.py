@@ -35,7 +35,7 @@ class Partitioner:
         self._asking = threading.RLock()
         """While the user's function is asked: whatever threads send, it has one question at a time."""
         self._sticky: dict[str, list[int]] = {}
-        """Topic -> where records without a key go, and for how many bytes yet."""
+        """Topic -> the partition of records without a key, and for how many bytes yet."""
 
     def choose(self, topic: TopicView, key: bytes | None, partition: int | None, size: int) -> int:
         """The partition of a value of so many bytes; -1 if `partition` is given and there is none of that number.
@@ -92,5 +92,5 @@ class Partitioner:
         return chosen
 
     def another(self, topic: str) -> None:
-        """Send the next record without a key elsewhere: a batch of this topic is full."""
+        """Choose another partition for the next records of this topic without a key, as a batch of it is full."""
         self._sticky.pop(topic, None)

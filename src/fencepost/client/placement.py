@@ -1,4 +1,4 @@
-"""Where records go: the partitions of a topic, looked up where they are not known, and the one that is chosen."""
+"""Chooses the partition of each record, after the topic was looked up if it is not known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Placement:
         return self._cluster.topics.get(topic) or await self.looked_up(topic, None)
 
     async def looked_up(self, topic: str, partition: int | None) -> TopicView:
-        """The topic as brokers tell it.  Raises TypeError, TimedOutError, BrokerError if there is no such partition."""
+        """The topic, looked up anew.  Raises TypeError, TimedOutError, BrokerError if there is no such partition."""
         check_place(topic, partition)
         self._cluster.forget_topic(topic)  # it may have got more partitions
         view = await self._cluster.topic(topic, self._cluster.deadline(f"looking up topic {topic!r}"))

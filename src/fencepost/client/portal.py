@@ -50,7 +50,7 @@ class Portal:
         self._is_closed = False
         self._ending: asyncio.Task[None] | None = None
         self._last: asyncio.Task[None] | None = None
-        """What is done although nobody has the client any more."""
+        """The task of `abandon`; None: it was not called."""
         self._home = HomeProcess()
         self._thread.start()
 
@@ -206,7 +206,7 @@ class Portal:
         return not self._is_closed
 
     def abandon(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have this run in the loop, which then ends with its thread, and wait for none of it.  In any thread.
+        """Run the coroutine of `last` in the loop, which then ends with its thread; return at once.  In any thread.
 
         Until that has ended other threads may call.  Nothing the second time, once this is closed, and in a
         forked child.
@@ -230,7 +230,7 @@ class Portal:
             self._end()
 
     def close(self) -> None:
-        """End the loop and its thread.  Other threads that wait in `call` are told that it is closed.
+        """End the loop and its thread.  Other threads that wait in `call` get a ClosedError.
 
         Where it was interrupted another call goes on with it.  Nothing in a forked child, which has neither.
         """

@@ -54,7 +54,7 @@ def isolation_of(isolation_level: str) -> Isolation:
 
 
 class Positions:
-    """Asks the leaders.  Every method raises BrokerError and TimedOutError."""
+    """Looks up offsets at the leaders, for one consumer.  Every coroutine raises BrokerError and TimedOutError."""
 
     def __init__(self, cluster: Cluster, auto_offset_reset: str, isolation: Isolation, in_commit_order: bool) -> None:
         if auto_offset_reset not in _RESETS:
@@ -68,7 +68,7 @@ class Positions:
     def checked(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions that are to be committed.  Raises MisuseError, PositionMetadataError, TypeError, ValueError."""
+        """`offsets`, to be committed, checked.  Raises MisuseError, PositionMetadataError, TypeError, ValueError."""
         given = checked_positions("offsets", offsets)
         number = next((at for at, position in offsets.items() if not isinstance(position, OffsetAndMetadata)), None)
         if self._in_commit_order and number is not None:
@@ -80,7 +80,7 @@ class Positions:
         return {at: self._checked(at, position) for at, position in given.items()}
 
     def checked_one(self, at: TopicPartition, position: int | OffsetAndMetadata) -> OffsetAndMetadata:
-        """A position that somebody gave.  Raises PositionMetadataError, TypeError, ValueError."""
+        """`position`, to be sought, checked.  Raises PositionMetadataError, TypeError, ValueError."""
         return self._checked(at, checked_position("offset", position))
 
     def _checked(self, at: TopicPartition, position: OffsetAndMetadata) -> OffsetAndMetadata:
@@ -111,7 +111,7 @@ class Positions:
     async def seek(
         self, partitions: Iterable[TopicPartition], which: int, seek: Callable[[TopicPartition, int], None]
     ) -> None:
-        """Go on where they begin, or end; where that is told, if it is not of all.  Raises OffsetsMissingError."""
+        """Call `seek` with the EARLIEST or LATEST offset of each.  Raises OffsetsMissingError for those without one."""
         missing: OffsetsMissingError | None = None
         try:
             found = await self.ends(places("partitions", partitions), which)
@@ -129,7 +129,7 @@ class Positions:
         return {at: None if found[at][0] < 0 else found[at] for at in asked}
 
     async def reset(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """The positions that `auto_offset_reset` means, where somebody leads.  Raises NoOffsetError if "error"."""
+        """The positions that `auto_offset_reset` means, of those with a leader.  Raises NoOffsetError if "error"."""
         if not partitions:
             return {}
         if self._reset is None:
@@ -158,7 +158,7 @@ class Positions:
     async def instead_of(
         self, lost: Mapping[TopicPartition, int | OffsetAndMetadata], *, led_only: bool = False
     ) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """Where to go on in partitions whose log does not hold what was to be fetched next; `lost`: the positions.
+        """The positions to go on from where logs lack the next offset to fetch; `lost`: the positions so far.
 
         In commit order, where all that is gone was looked at before, reading goes on behind it.  `led_only`: without
         those that nobody leads by now.  Raises NoOffsetError, BrokerError.
@@ -182,7 +182,7 @@ class Positions:
     def where_it_parted(
         self, at: TopicPartition, reached: OffsetAndMetadata, there: EpochEndOffset
     ) -> OffsetAndMetadata | None:
-        """Where to go on in a log that has other records than were read (KIP-320), as after an unclean election.
+        """The position to go on from in a log with other records than were read (KIP-320), as by an unclean election.
 
         `reached`: the position.  `there`: the last leader epoch that both have, and where it ends in the log.  None: as
         `auto_offset_reset` says, since in commit order nobody can tell what was open there.  Raises LogTruncatedError.
@@ -298,7 +298,7 @@ class _Asking:
         self.found: dict[TopicPartition, ListedOffset] = {}
 
     async def ask(self, by_node: Mapping[int, list[TopicPartition]]) -> object:
-        """Ask the leaders once; why not everything was told, None if it was.  Raises BrokerError, TimedOutError."""
+        """Ask the leaders once: None if all offsets are found, else why not.  Raises BrokerError, TimedOutError."""
         answers = await asyncio.gather(*(self._ask(*each) for each in by_node.items()), return_exceptions=True)
         because: object = None
         for each in answers:

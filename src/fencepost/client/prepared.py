@@ -17,7 +17,7 @@ _LARGEST_ID: Final = 2**63 - 1
 
 
 class PreparedTxnState(NamedTuple):
-    """Which transaction was prepared: what somebody who is to complete it elsewhere needs to know.
+    """The producer id and epoch of a prepared transaction, with which any process can complete it.
 
     `str` makes a text of it to keep with what decides, `parse` reads that: `"17:3"`, or `""` for one without records
     and positions, of which no broker knows.  Apache Kafka's Java client (4.2) has the same texts.
@@ -31,12 +31,12 @@ class PreparedTxnState(NamedTuple):
 
     @property
     def has_records(self) -> bool:
-        """Whether a broker may know of it."""
+        """Whether the transaction has records or positions, so that a broker may know of it."""
         return self.producer_id >= 0
 
     @classmethod
     def parse(cls, kept: str) -> Self:
-        """The one that this text was made of.  Raises TypeError, ValueError."""
+        """The state that `str` made this text of.  Raises TypeError, ValueError."""
         if not text("prepared transaction", kept):
             return cls()
         found = _AS_TEXT.fullmatch(kept)

@@ -44,7 +44,7 @@ class Producer:
                 await producer.send("debits", b"-10", key=b"alice")
 
     Times are in milliseconds, sizes in bytes.  What cannot be done within `max_block_ms` raises TimedOutError, what the
-    broker refuses BrokerError, what makes no sense as a setting TypeError or ValueError.  On a cluster with
+    broker refuses BrokerError, a setting of a wrong type TypeError, one out of range ValueError.  On a cluster with
     transaction.version 2 it speaks the protocol of KIP-890, on others the one before.  A commit waits for every record
     that was sent before it, and fails if one of them did.
 
@@ -56,7 +56,7 @@ class Producer:
     the numbers of the topic's partitions, and returns one of these.
 
     `acks`: a record is acknowledged when every replica in sync has it ("all"), when its leader has it (1), or at once
-    (0: its offset is -1, and nobody tells what is refused).  Fewer than all need `enable_idempotence=False`: then
+    (0: its offset is -1, and no refusal is heard of).  Fewer than all need `enable_idempotence=False`: then
     records may be written twice where an answer is lost, and with acks 0 or 1 be lost as well.
 
     `interceptors` see every record before it is sent, and what became of it; `statistics()` tells what was done.
@@ -133,7 +133,7 @@ class Producer:
     # Life
 
     async def start(self) -> Self:
-        """Get ready; nothing if it is already.  Connections are made when they are needed."""
+        """Open the producer; nothing if it is open.  Connections are made when they are needed."""
         if self._sender is None and not self._closed:
             self._cluster.home.check()
             self._sender = self._sending.sender = self._rules.sender = self._new_sender()
@@ -197,7 +197,7 @@ class Producer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> asyncio.Future[RecordMetadata]:
-        """Hand over a record; await the result to wait for its acknowledgement, or for what went wrong.
+        """Hand over a record; await the result for its metadata once it is acknowledged, or for its error.
 
         Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one that
         has a leader, and another one after about `batch_bytes`.
@@ -308,7 +308,7 @@ class Producer:
         return list((await self._placement.view(topic)).leaders)
 
     def statistics(self) -> ProducerStatistics:
-        """What was sent, acknowledged, sent again and refused since this was made; also after it is closed."""
+        """Counts of records and requests since this was made, as ProducerStatistics says; also after it is closed."""
         queued, used = self._sending.queued, self._sending.used
         if self._sending.sender is None and self._sender is not None:
             used = self._sender.buffer_used  # which ends: nothing more is handed over
@@ -357,7 +357,7 @@ class Producer:
         await self._transactional().commit()
 
     async def abort_transaction(self) -> None:
-        """Drop the transaction; then go on.
+        """Abort the transaction: readers of committed records do not see it.  Then the next one may begin.
 
         Raises ProducerFencedError if another producer has taken over, OutcomeUnknownError if no answer came in time
         (call it again), MisuseError if no transaction is open.

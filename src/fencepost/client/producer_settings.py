@@ -22,7 +22,7 @@ _SIZES: Final = ("batch_bytes", "max_request_size", "buffer_bytes")
 
 
 class ForCluster(TypedDict):
-    """What a `Cluster` is made with, beside its addresses, its security and what it runs on."""
+    """The settings that a `Cluster` is made with, beside its addresses, its security and its runtime."""
 
     client_id: str
     request_timeout_ms: int
@@ -30,7 +30,7 @@ class ForCluster(TypedDict):
 
 
 class ForHandingOver(TypedDict):
-    """What `HandingOver` is made with, beside what it works with."""
+    """The settings that a `HandingOver` is made with.  Sizes are in bytes."""
 
     batch_bytes: int
     max_request_size: int
@@ -39,7 +39,7 @@ class ForHandingOver(TypedDict):
 
 
 class ForSender(ForHandingOver):
-    """What a `Sender` is made with, beside what it works with."""
+    """The settings that a `Sender` is made with.  Times are in milliseconds."""
 
     linger_ms: float
     delivery_timeout_ms: int
@@ -78,7 +78,7 @@ def for_cluster(given: Mapping[str, Any]) -> ForCluster:
 
 
 def for_handing_over(given: Mapping[str, Any]) -> ForHandingOver:
-    """The settings of what is handed over, of all that were given, by name.  Raises ValueError."""
+    """The settings of `HandingOver`, of all that were given, by name.  Raises ValueError for an unknown compression."""
     return ForHandingOver(
         batch_bytes=given["batch_bytes"],
         max_request_size=given["max_request_size"],

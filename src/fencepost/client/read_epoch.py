@@ -1,4 +1,4 @@
-"""In which leader epoch the last batch of a partition was written that was read (KIP-320).  Pure.
+"""The leader epoch of the last batch that was read of a partition (KIP-320).  Pure.
 
 A fetch says it, and the leader tells where its log is different.  No checksum covers the epoch in a batch: one bit that
 flips in it would have a consumer begin anew where nothing was lost.  So an epoch counts once two batches in a row have
@@ -18,21 +18,21 @@ UNKNOWN: Final = -1
 
 
 class ReadEpoch:
-    """The leader epoch of what was read up to here, from where somebody began on."""
+    """The leader epoch of the last batch that was read since `begin`."""
 
     __slots__ = ("_at", "_counts", "_doubtful")
 
     def __init__(self, counts: int = UNKNOWN) -> None:
-        """`counts`: the epoch of what is before where reading begins, if somebody knows it."""
+        """`counts`: the epoch of the batch before the position where reading begins; -1: not known."""
         self._counts = counts
         self._doubtful: int | None = None
-        """What the last batch has, if that does not count."""
+        """The epoch that the last batch has, if that does not count."""
         self._at = -1
         """The base offset of that one."""
 
     @property
     def known(self) -> int:
-        """The epoch; -1: not known."""
+        """The epoch of the last batch; -1: not known."""
         return self._counts if self._doubtful is None else UNKNOWN
 
     def begin(self, counts: int = UNKNOWN) -> None:
@@ -40,7 +40,7 @@ class ReadEpoch:
         self._counts, self._doubtful, self._at = counts, None, -1
 
     def read(self, epoch: int, base_offset: int) -> None:
-        """Note a batch; it may be one that was noted before."""
+        """Note the epoch of a batch that was read; it may be one that was noted before."""
         if epoch == self._counts:
             self._doubtful = None
         elif epoch == self._doubtful and epoch > self._counts and base_offset > self._at:

@@ -42,9 +42,9 @@ class Reading:
         return await self.next(timeout_ms, partial(self._fetcher.take, most), [])
 
     async def next(self, timeout_ms: float, take: Callable[[], T], nothing: T) -> T:
-        """What `take` gives, or does within so many milliseconds; `nothing` if nothing comes.
+        """What `take` returns, now or within `timeout_ms` milliseconds; `nothing` if no records come.
 
-        What was handed out before counts as done.  Raises as `Consumer.poll` does.
+        The records handed out before count as done.  Raises as `Consumer.poll` does.
         """
         check_milliseconds(timeout_ms=timeout_ms)
         self._check_open()
@@ -84,7 +84,7 @@ class Reading:
             await self._fetcher.wait(min(left, 0.5))
 
     def one(self) -> ConsumerRecord | None:
-        """The next record, if nobody has to wait for it."""
+        """The next record, None if it has to be waited for.  Raises ClosedError, and as `Fetcher.take_one`."""
         self._check_open()
         assignment = self._assignment
         is_ready = assignment.is_started and not assignment.must_join() and not self._commits.is_due()

@@ -10,7 +10,7 @@ from fencepost.protocol.types import TopicPartition
 
 
 class RebalanceListener:
-    """Make a subclass, and give it to `subscribe`.  Each method may be `async`, or not; what it returns is ignored.
+    """Base of listeners that are given to `subscribe`.  Each method may be `async`, or not; what it returns is ignored.
 
     They are called one after the other, while a `poll` (or an iteration) waits, and in `close`.  What one raises,
     `poll` raises: the rebalance goes on with the next one all the same, and nothing is told twice; `close` and
@@ -22,18 +22,18 @@ class RebalanceListener:
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """Partitions are given up, and still ours until this has ended: commit here what is to be committed of them.
+        """Called before partitions are given up: they are ours until this has ended, and can be committed here.
 
         With cooperative-sticky those that somebody else is to have, with any other assignor all, before each rebalance.
         """
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """Partitions are new, and about to be read: `seek` says where from.  After each rebalance, maybe with none."""
+        """Called after each rebalance, with new partitions (or none) that are about to be read: `seek` says from where."""
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """Partitions were ours, and may be somebody else's by now: nothing can be committed of them any more.
+        """Called with partitions that may be another member's by now: nothing can be committed of them any more.
 
-        `on_partitions_revoked` if it is not said what to do instead.
+        Calls `on_partitions_revoked` unless it is overridden.
         """
         return self.on_partitions_revoked(partitions)
 

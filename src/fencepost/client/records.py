@@ -50,13 +50,13 @@ def visible_batches(data: Buffer, aborted: Sequence[tuple[int, int]] | None) -> 
 
 
 class Opened(NamedTuple):
-    """What was fetched of a partition, without what a reader may not see: places and headers of batches in `data`."""
+    """Fetched `data` of a partition; `batches`: place (bytes from its start) and header of those a reader may see."""
 
     data: Buffer
     batches: Sequence[tuple[int, BatchHeader]]
 
     def records(self, at: TopicPartition, position: int) -> list[ConsumerRecord]:
-        """The records from `position` on.  Raises ProtocolError for what is damaged."""
+        """The records from `position` on.  Raises ProtocolError if one is damaged."""
         found: list[ConsumerRecord] = []
         for records in self._decoded(at, position):
             found += records
@@ -93,10 +93,10 @@ class Opened(NamedTuple):
 def opened(
     data: Buffer, aborted: Sequence[tuple[int, int]] | None, position: int, epoch: ReadEpoch | None = None
 ) -> tuple[Opened, int]:
-    """What a reader at `position` may see of this, and the position after all of it, what is hidden too.
+    """The batches that a reader at `position` may see, and the position after all of them, the hidden ones included.
 
-    All of it is what lies before the first damaged batch.  `epoch` is told of it.  Raises ProtocolError if that is
-    nothing.
+    They end before the first damaged one.  `epoch` notes the leader epoch of each.  Raises ProtocolError if the first
+    is damaged.
     """
     seen: list[tuple[int, BatchHeader]] = []
     end = position

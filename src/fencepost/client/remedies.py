@@ -10,7 +10,7 @@ from fencepost.protocol.errors import ErrorCode as E
 
 
 class Remedy(Enum):
-    """What helps (KIP-1050)."""
+    """The kinds of things to do about an error (KIP-1050)."""
 
     RETRY = "retry"
     """The same call may succeed later."""
@@ -23,7 +23,7 @@ class Remedy(Enum):
 
 
 class Advice(NamedTuple):
-    """What helps, and how to do it."""
+    """What to do about an error: its kind, and a sentence for a person."""
 
     remedy: Remedy
     what_next: str
@@ -154,5 +154,5 @@ ADVICE: Final[Mapping[E, Advice]] = {
 
 
 def advice_on(code: int) -> Advice:
-    """What helps against an error; a code of a newer broker is taken for one that nobody knows."""
+    """What to do about an error code; one of a newer broker counts as UNKNOWN_SERVER_ERROR."""
     return ADVICE.get(E(code), ADVICE[E.UNKNOWN_SERVER_ERROR])

@@ -1,4 +1,4 @@
-"""The ways to the leaders of partitions: what is missing is got in the background, once at a time."""
+"""The leaders of partitions and the connections to them; missing ones are looked up and made in the background."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAUSE_OF_THE_REFUSED: Final = 0.5
 
 
 class Routes:
-    """Tells leaders and connections that are there, and gets those that are not.
+    """Gives the leaders and connections that are known, and begins to get those that are not.
 
     `again` is called with a number of seconds after which it is worth asking again, `hindered` and `refused` with a
     node or the name of a topic, and why nothing can be sent there: now, or for good.  `creates_topics`: a topic that is
@@ -42,10 +42,10 @@ class Routes:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._preparing: dict[object, None] = {}
         self._looking: dict[object, Deadline] = {}
-        """By when topics are found that are looked for."""
+        """The deadlines of the topics that are looked for."""
 
     def leader(self, at: TopicPartition) -> int | None:
-        """The node that leads a partition; None: it is looked for."""
+        """The node that leads a partition; None: it is not known, and looked up from now on."""
         topic = self._cluster.topics.get(at.topic)
         if (leader := self.known(at)) is not None:
             return leader
@@ -58,19 +58,19 @@ class Routes:
         return None
 
     def why_not_led(self, at: TopicPartition) -> str:
-        """Why no leader is known; empty if one is."""
+        """Why no leader of a partition is known, for a message; empty if one is."""
         if at.topic in self._looking:
             return f"no leader was found: {self._looking[at.topic].last_met}"
         return "" if at.topic not in self._cluster.topics or self.known(at) is not None else "nobody leads it"
 
     def known(self, at: TopicPartition) -> int | None:
-        """The node that leads a partition, as far as is known; nothing is looked for."""
+        """The node that leads a partition; None if it is not known, and nothing is looked up."""
         topic = self._cluster.topics.get(at.topic)
         leader = -1 if topic is None else topic.leaders.get(at.partition, -1)
         return leader if leader in self._cluster.nodes else None
 
     def connection(self, node: int) -> Connection | None:
-        """The connection to a node; None: it is made."""
+        """The connection to a node; None: there is none, and it is made from now on."""
         connection = self._cluster.ready_connection(node)
         if connection is None:
             self._prepare(node, partial(self._cluster.connection, node))
@@ -103,6 +103,6 @@ class Routes:
         self._again(pause)
 
     def close(self) -> None:
-        """Look for nothing any more."""
+        """Cancel all lookups and connections that are under way."""
         for task in list(self._tasks):
             task.cancel()

@@ -1,4 +1,4 @@
-"""What a sender leaves to its owner: a transactional or idempotent producer, or a part of a shared transaction."""
+"""The decisions that a sender leaves to its owner: a producer, or a part of a shared transaction."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
 
 class Rules(Protocol):
-    """What a sender asks its owner."""
+    """The questions of a sender to its owner."""
 
     transactional_id: str | None
 
     @property
     def producer_id_and_epoch(self) -> ProducerIdAndEpoch | None:
-        """The pair under which batches are written; None while there is none."""
+        """The producer id and epoch under which batches are written; None while there is none: nothing is sent then."""
         ...
 
     def admits(self, at: TopicPartition) -> bool:
@@ -25,7 +25,7 @@ class Rules(Protocol):
         ...
 
     def versions(self) -> tuple[int, int]:
-        """Least and newest version of Produce."""
+        """The least and the newest version of Produce that may be used."""
         ...
 
     def answered(self, took: float) -> None:
@@ -33,7 +33,7 @@ class Rules(Protocol):
         ...
 
     def failed(self, batch: Batch, outcome: Outcome, error: ClientError, is_spent: bool) -> ClientError:
-        """Note that a batch failed; what its records are told.
+        """Note that a batch failed for good; the error that its records get.
 
         Its numbers are its own for good: it is not sent again under others (KIP-360).
         `is_spent`: nor can others have them, since it may be written, or batches with numbers after them were sent.

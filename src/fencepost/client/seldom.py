@@ -9,14 +9,14 @@ SAID_AGAIN_AFTER: Final = 60.0
 
 
 class Seldom:
-    """Whether one is to be written: the first, and then at most one a minute, which says how many were left out."""
+    """Decides whether a log line is written: the first, then at most one a minute, with how many were left out."""
 
     def __init__(self) -> None:
         self._quiet_until = float("-inf")
         self._left_out = 0
 
     def due(self, now: float) -> str | None:
-        """What to end the sentence with; None: it is left out.  `now` is in seconds, of one clock."""
+        """The text that ends the log line, maybe empty; None: it is left out.  `now` is in seconds, of one clock."""
         if now < self._quiet_until:
             self._left_out += 1
             return None

@@ -37,7 +37,7 @@ MOST_WAITING: Final = 2048
 
 
 class Takes(Protocol):
-    """The producer, as the queue asks it."""
+    """What the queue asks of its producer."""
 
     @property
     def takes_records(self) -> bool:
@@ -46,11 +46,11 @@ class Takes(Protocol):
 
     @property
     def buffer_used(self) -> int:
-        """Bytes of what is in batches.  Asked in any thread."""
+        """Bytes of the records in batches.  Asked in any thread."""
         ...
 
     def put_in(self, record: Placed) -> asyncio.Future[RecordMetadata]:
-        """Put a record into a batch, in the event loop."""
+        """Put a record into a batch, in the event loop; the future of its metadata."""
         ...
 
 
@@ -65,7 +65,7 @@ class SendQueue:
         self._waiting: list[tuple[Delivery[RecordMetadata], Placed, int]] = []
         self._is_woken = False
         self._taking = 0
-        """How many are still to be put into batches of those that the loop has taken."""
+        """How many of the records that the loop has taken are still to be put into batches."""
         self._left = self._taken = 0
         """Bytes that were ever left here, and that were taken from here and put into batches."""
 
@@ -80,13 +80,13 @@ class SendQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether a record has to wait.  In any thread."""
+        """Whether there is no room for a record: it has to wait.  In any thread."""
         # First what waits here: what goes into a batch between the two counts twice.  Else it would count nowhere.
         return self.size + self._producer.buffer_used >= self._limit or len(self._waiting) >= MOST_WAITING
 
     @property
     def used(self) -> int:
-        """Bytes of what is here and in batches; each record counts once, but for the one that is on its way.
+        """Bytes of the records here and in batches; each counts once, but for the one that is on its way between them.
 
         In any thread.
         """
@@ -113,7 +113,7 @@ class SendQueue:
         return delivery
 
     def take_in(self) -> None:
-        """Put all that are here into batches, in the event loop."""
+        """Put all records that are here into batches, in the event loop."""
         with self._lock:  # who is about to leave one does so before
             taken, self._waiting = self._waiting, []
             self._taking += len(taken)

@@ -69,8 +69,8 @@ class Sender:
     ) -> None:
         """`max_in_flight`: requests to a node, and batches of a partition, that may be on the wire together.
 
-        `on_acknowledged` is told what became of each record, `counts` counts what is done.  `creates_topics`: as of
-        `Routes`.
+        `acks`: -1 or 0, or 1, as Produce has it.  `on_acknowledged` is called for each record, `counts` counts what is
+        done.  `creates_topics`: as of `Routes`.
         """
         self._cluster = cluster
         self._rules = rules
@@ -105,16 +105,16 @@ class Sender:
 
     @property
     def buffer_used(self) -> int:
-        """Bytes of the records that wait, or are on their way."""
+        """Bytes of the records that wait or are on their way."""
         return self._memory.used
 
     @property
     def unacknowledged(self) -> int:
-        """How many records wait, or are on their way."""
+        """The number of records that wait or are on their way."""
         return sum(lane.count for lane in list(self._busy.values()))
 
     async def wait_for_room(self, deadline: Deadline | None = None) -> None:
-        """Wait while the buffer is full; None: as long as what is in it has time.  Raises TimedOutError."""
+        """Wait while the buffer is full, until `deadline` (None: any time).  Raises TimedOutError."""
         while self.is_full:
             self.wake()
             await (self._memory.room() if deadline is None else deadline.within(self._memory.room()))
@@ -124,8 +124,8 @@ class Sender:
     ) -> tuple[asyncio.Future[RecordMetadata], bool]:
         """Put a record into the batch of its topic and partition; its future, and whether a batch is full now.
 
-        Raises RecordTooLargeError, and TypeError, ValueError or AttributeError for what is no record.  Nothing is
-        changed then.
+        Raises RecordTooLargeError, and TypeError, ValueError or AttributeError if these are no fields of a record.
+        Nothing is changed then.
         """
         lane = self._lanes.get(at) or self._lane(at)
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()
@@ -150,7 +150,7 @@ class Sender:
         return future, full
 
     def _note(self, lane: Lane, *, full: bool) -> None:
-        """Note that something has come into the queue of a partition; `full`: a batch is full."""
+        """Set the time to look for something to send, as a record has come in; `full`: a batch is full."""
         wait = 0.0 if full else self._patience(lane)
         self._alarm.set(self._loop.time() + wait if wait else 0.0)
 
@@ -172,11 +172,11 @@ class Sender:
         return whole
 
     def go_on(self, at: TopicPartition, who: ProducerIdAndEpoch, sequence: int) -> None:
-        """Give the next batch for a partition this number, under this producer id and epoch."""
+        """Give the next batch for a partition this sequence number, under this producer id and epoch."""
         self._lane(at).go_on(who, sequence)
 
     def append_together(self, at: TopicPartition, builder: BatchBuilder, together: Together) -> None:
-        """Send a batch that is filled already, as one of several."""
+        """Send a batch that is filled already, as one of the batches of `together`."""
         self._put_in(at, builder).together = together
         together.one_more()
 
@@ -194,7 +194,7 @@ class Sender:
     # Waiting for the end
 
     async def flush(self) -> None:
-        """Wait until everything that was appended before is answered for good; failures are told elsewhere."""
+        """Wait until every record appended before is answered for good; a failure is raised by its future, not here."""
         self._flushing += 1
         until = self._loop.time() + self._delivery_timeout
         try:
@@ -205,9 +205,9 @@ class Sender:
             self._flushing -= 1
 
     def abandon(self, error: ClientError, unanswered: ClientError | None = None) -> bool:
-        """Drop what is not on the wire; true if something was dropped, or is out, that the broker may have.
+        """Fail the records that are not on the wire with `error`; True: the broker may have some, or others are on it.
 
-        `unanswered`: what is told of records that are on the wire, if their answer does not come.
+        `unanswered`: the error of records on the wire if their answer does not come (None: `error`).
         """
         uncertain = False
         for lane in list(self._busy.values()):
@@ -224,7 +224,7 @@ class Sender:
         return uncertain
 
     def close(self) -> None:
-        """Give up what is left; nothing is sent any more."""
+        """Fail the records that are left with ClosedError; nothing is sent any more."""
         self._alarm.cancel()
         self._expiry.cancel()
         self._routes.close()
@@ -251,7 +251,7 @@ class Sender:
             lanes = self._send_to_each(lanes, producer_id_and_epoch, now)
 
     def _send_to_each(self, lanes: Sequence[Lane], producer_id_and_epoch: ProducerIdAndEpoch, now: float) -> list[Lane]:
-        """Send a batch to each of these partitions that may have one now; to which one was sent."""
+        """Send a batch of each of these partitions that may send one now; those of which one was sent."""
         by_node: dict[int, list[Lane]] = {}
         for lane in lanes:
             if self._is_due(lane, producer_id_and_epoch, now):
@@ -299,7 +299,7 @@ class Sender:
         self._ends.settled()
 
     def _expire(self, lane: Lane, now: float) -> None:
-        """Fail what has waited for too long."""
+        """Fail the batches of a partition that are past their deadline and not on the wire."""
         while (batch := lane.oldest) is not None and now >= batch.deadline:
             batch.last = batch.last or self._routes.why_not_led(lane.at)
             if lane.queue and batch is lane.queue[0]:
@@ -332,7 +332,7 @@ class Sender:
         return True
 
     def hindered(self, what: object, why: str) -> None:
-        """Note why nothing can be sent now to a topic, or to the node that leads a partition; None: to nobody."""
+        """Note, for messages, why nothing can be sent now to `what`: a topic, or a node; None: to all."""
         for lane in self._busy.values():
             if what is None or what in (lane.at.topic, self._routes.known(lane.at)):
                 for batch in (*lane.in_flight, *lane.queue):

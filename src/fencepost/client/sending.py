@@ -1,4 +1,4 @@
-"""Single records handed over to their partitions."""
+"""Hands single records over to their partitions."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class Sending:
         self._max_request_size = max_request_size
         self._answers_wait = False  # since a batch was full
         self.sender: Sender | None = None
-        """While the producer takes records."""
+        """The sender; None while the producer takes no records."""
         self._queue: SendQueue | None = None
 
     def take_from(self, queue: SendQueue) -> None:
-        """Have a queue, whose records are put into batches before no more are taken."""
+        """Use a queue: its records are put into batches before `stop`, and before a transaction takes no more."""
         self._queue = queue
         if isinstance(self._rules, Transactions):
             self._rules.take_in = queue.take_in
 
     @property
     def queued(self) -> int:
-        """How many records are in no batch yet."""
+        """The number of records that are in no batch yet."""
         return 0 if self._queue is None else len(self._queue)
 
     @property
@@ -79,7 +79,7 @@ class Sending:
         timestamp: int | None,
         headers: Headers,
     ) -> asyncio.Future[RecordMetadata] | None:
-        """Hand over a record where nothing is waited for, looked up or refused first; None: `send` does it."""
+        """Hand over a record if nothing has to be waited for, looked up or refused; else None: `send` does it."""
         self._home.check()
         sender = self.sender
         if sender is None or self._answers_wait or sender.is_full or not self._rules.takes_records:
@@ -111,9 +111,9 @@ class Sending:
         timestamp: int | None,
         headers: Headers,
     ) -> tuple[Placed, int] | None:
-        """A record that `put_in` takes, whatever is changed in between, and bytes that it has at most.
+        """The record as `put_in` takes it, copied so that nobody can change it, and the bytes that it has at most.
 
-        None: `send` has to look it up, or to refuse it.
+        None: `send` has to look its partition up, or to refuse it.
         """
         sender = self.sender
         if sender is None or not (isinstance(value, BYTES) and isinstance(key, BYTES)):
@@ -142,7 +142,7 @@ class Sending:
     def put_in(self, record: Placed) -> asyncio.Future[RecordMetadata]:
         """Put a record into a batch.
 
-        What goes wrong is raised by what is returned, and not here; the record's transaction has failed then.
+        An error is raised by the future that is returned, not here; the record's transaction has failed then.
         """
         try:
             if isinstance(self._rules, Idempotence) and self._rules.error is not None:
@@ -166,9 +166,9 @@ class Sending:
         timestamp: int | None,
         headers: Headers,
     ) -> asyncio.Future[RecordMetadata]:
-        """Hand over a record, after all that has to come before it.
+        """Hand over a record, after waiting for room, and for its topic, if need be.  Raises as `Producer.send`.
 
-        `check` raises what makes a record impossible now, and tells the sender.
+        `check` returns the sender, or raises why no record can be sent now.
         """
         sender = await check()
         if self._answers_wait:  # first, so that who is cancelled here has handed over nothing
@@ -211,7 +211,7 @@ class Sending:
 
 
 def _kept(headers: Headers) -> tuple[Headers, int] | None:
-    """Headers that nobody else can change, and bytes that they have at most; None if they may be none."""
+    """A copy of the headers, and the bytes that they have at most; None if they may not be headers."""
     if not isinstance(headers, list | tuple):
         return None
     kept, size = [], 0

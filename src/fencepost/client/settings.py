@@ -12,7 +12,7 @@ from fencepost.protocol.compression import Compression
 
 
 def check_known(given: Iterable[str], known: Sequence[str]) -> None:
-    """Names of settings.  Raises TypeError for one that is not `known`, and tells no value: it may be a secret."""
+    """Names of settings.  Raises TypeError for one that is not `known`; its value, maybe a secret, is not shown."""
     for name in given:
         if name in known:
             continue

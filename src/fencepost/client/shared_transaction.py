@@ -26,7 +26,7 @@ from fencepost.protocol.types import ProducerIdAndEpoch, TopicPartition
 
 
 class Ticket(NamedTuple):
-    """What a process needs to write to the transaction.  `tv2`: the cluster's transaction.version is 2 or more."""
+    """All that a process needs to write to the transaction.  `tv2`: the cluster's transaction.version is 2 or more."""
 
     transactional_id: str
     producer_id_and_epoch: ProducerIdAndEpoch
@@ -50,7 +50,7 @@ class SharedTransaction:
         self._ticket = ticket
         self.error: ClientError | None = None
         self.record_too_large = False
-        """Whether that was a record for which, alone in a batch, its topic has no room."""
+        """Whether `error` is of a record that, alone in a batch, is larger than its topic allows."""
         self._registered: dict[TopicPartition, None] = {}
         self.sender: Sender | None = Sender(
             cluster,
@@ -87,7 +87,7 @@ class SharedTransaction:
         return error
 
     async def write(self, at: TopicPartition, builder: BatchBuilder) -> asyncio.Future[int]:
-        """Send a batch; its future gives the offset of its first record.  Raises what went wrong before."""
+        """Send a batch; its future gives the offset of its first record.  Raises the first error of this part."""
         assert self.sender is not None
         if not self._ticket.tv2 and at not in self._registered:
             await self._id.add_partitions(self._ticket.producer_id_and_epoch, [at])
@@ -99,7 +99,7 @@ class SharedTransaction:
         return self.sender.append_batch(at, builder)
 
     def go_on(self, at: TopicPartition, records: int) -> None:
-        """Give the next batch for a partition the number that comes after so many records under this epoch.
+        """Give the next batch for a partition the sequence number after `records` records of this epoch.
 
         So partitions can be written by several processes by turns; nothing of this one may be on its way there.
         """
@@ -107,7 +107,7 @@ class SharedTransaction:
         self.sender.go_on(at, self._ticket.producer_id_and_epoch, next_sequence(0, records))
 
     async def finish(self) -> None:
-        """Wait until everything is acknowledged.  Raises what went wrong."""
+        """Wait until every batch is acknowledged.  Raises the first error of this part."""
         assert self.sender is not None
         await self.sender.flush()
         if self.error is not None:

@@ -1,4 +1,4 @@
-"""What a producer has done since it was made: counted batch by batch, read at any time."""
+"""Figures of a producer since it was made: counted batch by batch, read at any time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ProducerStatistics(NamedTuple):
 
 
 class SendCounts:
-    """What a sender counts.  Numbers only, so that any thread can read them while it goes on."""
+    """The counters of a sender.  Numbers only, so that any thread can read them while it goes on."""
 
     __slots__ = (
         "answers",

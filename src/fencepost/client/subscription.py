@@ -23,18 +23,18 @@ class SubscriptionPattern(NamedTuple):
 
 
 class Subscription:
-    """Topics by name, or by a pattern that whole names fit.  `max_age` of what is known of them is in seconds."""
+    """Topics by name, or by a pattern that whole names fit.  Their metadata is refreshed after `max_age` seconds."""
 
     def __init__(self, cluster: Cluster, topics: Iterable[str], max_age: float) -> None:
         self.topics = list(topics)
         self._pattern: re.Pattern[str] | None = None
         self.regex: str | None = None
-        """What the coordinator holds names against; it tells which of them fit by what it gives."""
+        """The pattern for the coordinator (RE2/J), whose assignment says which names fit; None: there is none."""
         self._cluster = cluster
         self._max_age = max_age
         self._since = -math.inf
         self._seen: frozenset[str] | None = None
-        """The names that the pattern was held against."""
+        """The names of topics that the pattern was matched with last."""
 
     @property
     def is_chosen(self) -> bool:
@@ -55,11 +55,11 @@ class Subscription:
         self.has_changed()
 
     def may_have(self, topic: str) -> bool:
-        """Whether this one is to be read, or the coordinator decides about it."""
+        """Whether this topic is to be read, or the coordinator decides about it."""
         return self.regex is not None or topic in self.topics
 
     def has_changed(self) -> bool:
-        """Whether other topics fit the pattern than before; from now on they are the ones."""
+        """Whether other topics fit the pattern than before; `topics` has them then."""
         if self._pattern is None or self._cluster.names is self._seen or self._cluster.names is None:
             return False
         self._seen = self._cluster.names
@@ -105,7 +105,7 @@ class Subscription:
     def views(
         self, topics: Sequence[str], missed: Sequence[str], refresh: Callable[[Sequence[str] | None], None]
     ) -> Mapping[str, TopicView]:
-        """What is known of these; `refresh` is called where that is old, and what it finds is there later.
+        """The known metadata of these topics; if it is old `refresh` is called, which brings the new one later.
 
         `missed`: those of them that are asked for until they are there.
         """
@@ -122,7 +122,7 @@ class Subscription:
 def chosen(
     topics: Sequence[object], pattern: str | re.Pattern[str] | SubscriptionPattern | None
 ) -> re.Pattern[str] | SubscriptionPattern | None:
-    """The pattern, compiled, that says what is read where there are no topics; None: there is none.
+    """`pattern`, compiled; None: topics are read by name.
 
     Raises MisuseError if both are given, TypeError for what is no pattern, ValueError for no regular expression.
     """

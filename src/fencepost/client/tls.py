@@ -32,7 +32,7 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Certificates to trust, and to show: files, or PEM text."""
+    """The certificates to trust, and the client's own with its key: files, or PEM text."""
 
     cafile: Path | None = None
     cadata: str | None = field(default=None, repr=False)

@@ -26,14 +26,14 @@ class Together:
     def __init__(self) -> None:
         self.result: asyncio.Future[ManyMetadata] = asyncio.get_running_loop().create_future()
         self._open = 1
-        """Batches, and the call itself."""
+        """The batches that are not answered for good, and 1 for the call until it has handed over everything."""
         self._count = 0
         self._offsets: dict[TopicPartition, list[range]] = {}
         self._error: Exception | None = None
         self._reported = False
 
     def one_more(self) -> None:
-        """Wait for one batch more."""
+        """Count one batch, or record, more that `result` waits for."""
         self._open += 1
 
     def written(self, at: TopicPartition, base_offset: int, count: int) -> None:
@@ -51,7 +51,7 @@ class Together:
         self.one_less()
 
     def one_less(self) -> None:
-        """Wait for one less: a batch is answered for good, or everything was handed over."""
+        """Count one less: a batch is answered for good, or everything was handed over.  The last one sets `result`."""
         self._open -= 1
         if self._open or self.result.done():
             return

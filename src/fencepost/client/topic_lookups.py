@@ -22,20 +22,20 @@ _MADE_WITHIN: Final = 0.3
 
 
 class TopicLookups:
-    """Asks for topics.  What is wanted meanwhile is asked for by the next request, unless this one asks for it.
+    """Asks for topics.  Those wanted meanwhile are in the next request, unless they are in the one under way.
 
-    `answered` is called with each answer, or with why there is none.
+    `answered` is called with each answer, or with the error if there is none.
     """
 
     def __init__(self, cluster: Cluster, answered: Callable[[MetadataResponse | ClientError], None]) -> None:
         self._cluster = cluster
         self._answered = answered
         self._wanted: dict[str, None] | None = {}
-        """By the next request; None: all topics."""
+        """The topics to ask for in the next request; None: all."""
         self._asked: dict[str, None] | None = {}
-        """By the one that is under way."""
+        """The topics in the request that is under way; None: all."""
         self._from = 0.0
-        """When the next one may be sent, by the loop's clock."""
+        """When the next request may be sent, in seconds of the loop's clock."""
         self._pause = _PAUSE
         self._task: asyncio.Task[None] | None = None
 
@@ -65,7 +65,7 @@ class TopicLookups:
             self._answered(answer)
 
     def _are_led(self, topics: Sequence[str] | None) -> bool:
-        """Whether somebody leads each partition of these, as far as is known."""
+        """Whether each partition of these topics has a leader, as far as is known."""
         known = self._cluster.topics
         return all(
             name in known and all(self._cluster.is_led(TopicPartition(name, number)) for number in known[name].leaders)
@@ -73,7 +73,7 @@ class TopicLookups:
         )
 
     def close(self) -> None:
-        """Ask for nothing any more."""
+        """Cancel the request under way; `answered` is not called any more."""
         if self._task is not None:
             self._task.cancel()
 
@@ -81,7 +81,7 @@ class TopicLookups:
 async def those_there(
     cluster: Cluster, topics: Iterable[str], deadline: Deadline, create: bool, *, anew: bool = False
 ) -> dict[str, TopicView]:
-    """Those of these topics that are there; however many are unknown, one request at a time asks for all of them.
+    """The topics of these that exist, by name; one request at a time asks for all that are unknown.
 
     `create`: have the others made, where the broker does that; what it does not make soon is said to be missing, and
     not waited for again.  `anew`: go by nothing that is known.  Raises BrokerError, TimedOutError.
@@ -150,7 +150,7 @@ async def partitions_as_of_now(cluster: Cluster, topic: str) -> list[int]:
 
 
 async def _metadata_of(cluster: Cluster, topic: str | None, deadline: Deadline) -> MetadataResponse:
-    """What a broker says of a topic, or (None) of all; what is known of those that are read stays as it is."""
+    """The Metadata of a topic, or (None) of all; the cluster's own metadata stays as it is.  Raises TimedOutError."""
     asked = None if topic is None else [MetadataRequestTopic(name=topic)]
     request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     while True:

@@ -35,7 +35,7 @@ _LONGEST_PAUSE: Final = 1.0
 
 
 class TransactionalProducer(Protocol):
-    """What the loop asks of a producer, wherever that runs."""
+    """What the loop uses of a producer, in whichever event loop that runs."""
 
     @property
     def transactional_id(self) -> str | None: ...
@@ -57,7 +57,7 @@ class TransactionalProducer(Protocol):
 
 
 class State(Enum):
-    """What has become of the transaction that was handed out."""
+    """The states of a transaction that was handed out."""
 
     HANDED_OUT = auto()
     OPEN = auto()
@@ -67,7 +67,7 @@ class State(Enum):
 
 
 class Handed:
-    """Records that were handed out, and where reading goes on after them, or before them again."""
+    """Records handed out for one transaction; `positions` are those after them, `first` their first offsets."""
 
     def __init__(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
         self.state = State.HANDED_OUT
@@ -78,20 +78,20 @@ class Handed:
         self.add(consumer, records)
 
     def add(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
-        """Take records in that follow."""
+        """Add the records that follow."""
         self.records += records
         for record in records:
             self.first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         self.positions = {at: reached for at, reached in consumer.next_offsets().items() if at in self.first}
 
     def precede(self, records: Sequence[ConsumerRecord]) -> None:
-        """Note where these begin, of other partitions than ours, or in front of ours."""
+        """Take the offsets of these records into `first`, as they come before ours or are of other partitions."""
         for record in records:
             at = TopicPartition(record.topic, record.partition)
             self.first[at] = min(self.first.get(at, record.offset), record.offset)
 
     def goes_on_with(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> bool:
-        """Whether these follow: nobody has read on from elsewhere, as after a rebalance."""
+        """Whether these records follow ours: the consumer did not go on elsewhere meanwhile, as after a rebalance."""
         reached = {at: each.offset for at, each in consumer.next_offsets().items() if at in self.first}
         if consumer.group_metadata() != self.member or len(reached) < len(self.first):
             return False
@@ -127,9 +127,9 @@ class TransactionLoop:
         self._linger = linger_ms / 1000
         self._retry_seconds = retry_timeout_ms / 1000
         self._patience = _Patience(self._retry_seconds)
-        """With transactions, until one is committed."""
+        """The patience with transactions that fail, until one is committed."""
         self._idle_since: float | None = None
-        """By the event loop's clock, while there are no records."""
+        """Since when there are no records, in seconds of the event loop's clock; None: there are some."""
         self._is_stopped = False
         self._is_busy = False
         self._handed: Handed | None = None
@@ -140,7 +140,7 @@ class TransactionLoop:
         """COMMIT or ABORT: how its transaction was to end, where nobody knows whether it has."""
 
     def stop(self) -> None:
-        """Hand out nothing more."""
+        """Have `next` return None from now on."""
         self._is_stopped = True
 
     # Handing out
@@ -160,13 +160,13 @@ class TransactionLoop:
             return None
 
     def take_back(self, handed: Handed | None) -> None:
-        """Hand out again the records that `next` gave last, which nobody has seen."""
+        """Hand out again the records that `next` gave last, as the caller never got them."""
         if handed is not None and handed.state is State.HANDED_OUT:
             self._put_back(handed)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """The time of one call.  Raises MisuseError in another one: what it put back may be committed by this."""
+        """A block for one call.  Raises MisuseError during another: what it puts back could be committed by that."""
         if self._is_busy:
             raise MisuseError("a transaction is asked for, begun or ended already: one task at a time")
         claim(self, {"consumer": self._consumer, "producer": self._producer})
@@ -183,7 +183,7 @@ class TransactionLoop:
         return is_out or self._is_busy
 
     def _note_idleness(self) -> None:
-        """What failed before nothing was to be done for so long does not count any more."""
+        """Renew the patience if there were no records for as long as it lasts."""
         now = asyncio.get_running_loop().time()
         if self._handed is not None:
             self._idle_since = None
@@ -205,7 +205,7 @@ class TransactionLoop:
         raise MisuseError("the last transaction was not entered: process its records inside `with` (`async with`)")
 
     async def _collect(self) -> Handed | None:
-        """What is there, and what comes within the time that is waited for more."""
+        """The records that are there, and those that come within `linger_ms`; None: none came."""
         loop, consumer = asyncio.get_running_loop(), self._consumer
         records = await consumer.poll(_SLICE_MS, self._max_records)
         handed, end = Handed(consumer, records) if records else None, loop.time() + self._linger
@@ -232,7 +232,7 @@ class TransactionLoop:
         return handed
 
     async def _note_beginnings(self, handed: Handed | None) -> None:
-        """Store where partitions are begun of which the group has no position.
+        """Commit where reading begins in partitions of which the group has no committed offset.
 
         Whoever has them after a rebalance would begin elsewhere otherwise, and what came meanwhile would be lost.
         """
@@ -260,7 +260,7 @@ class TransactionLoop:
                 self._consumer.seek(at, min(handed.first[at], position.offset))
 
     def _go_back_to_committed(self, handed: Handed) -> None:
-        """Go back to the group's positions; if it has none, before these records, elsewhere behind what was given."""
+        """Go back to the committed offsets; without one, before these records, in other partitions to the position."""
         consumer = self._consumer
         consumer.seek_to_committed({at: each.offset for at, each in consumer.next_offsets().items()} | handed.first)
 
@@ -318,7 +318,7 @@ class TransactionLoop:
         self._patience.renew()
 
     async def _settle(self) -> None:
-        """Find out what became of the last transaction, before anything else."""
+        """Abort the last transaction, or find out whether it was committed, if that is not known."""
         handed, phase = self._handed, self._unsettled
         if handed is None or phase is None:
             return
@@ -336,7 +336,7 @@ class TransactionLoop:
     # What follows
 
     async def _done(self, phase: Phase, call: Callable[[], Awaitable[T]]) -> T:
-        """Call until it is done.  Raises what ends it otherwise, and AGAIN when there is no more patience."""
+        """Call until it succeeds; its result.  Raises an error that is not to be tried again, or for too long was."""
         patience = _Patience(self._retry_seconds)
         while True:
             try:
@@ -347,7 +347,7 @@ class TransactionLoop:
                 logger.warning("%s is tried again: %s", self._named(phase), error)
 
     async def _follow_up(self, phase: Phase, error: BaseException, handed: Handed) -> bool:
-        """Do what the table says; whether the records are handed out again instead of the error being raised."""
+        """Do what the table says for an error; True: the records are handed out again, False: raise the error."""
         step = follows(phase, error)
         handed.state = State.ENDED
         if step in (Next.RETRY, Next.GIVE_UP):
@@ -375,7 +375,7 @@ class TransactionLoop:
         self._unsettled = None
 
     async def _abort_because_of(self, error: BaseException) -> None:
-        """Abort because of an error, once: whoever is told of it may go on, and then it is aborted first."""
+        """Abort because of `error`, once; if that fails `error` gets a note, and `next` aborts before anything else."""
         try:
             await self._producer.abort_transaction()
             self._unsettled = None
@@ -405,7 +405,7 @@ class _Patience:
         self._pause = _FIRST_PAUSE
 
     async def pause(self) -> bool:
-        """Wait before the next try; whether there is time for one."""
+        """Wait before the next try, 20 ms to 1 s; False, at once, if the time is up."""
         now = asyncio.get_running_loop().time()
         if self._until is None:
             self._until = now + self._seconds
@@ -416,5 +416,5 @@ class _Patience:
         return True
 
     def renew(self) -> None:
-        """What failed before does not count any more."""
+        """Forget the failures so far: the seconds count from the next one on."""
         self._until, self._pause = None, _FIRST_PAUSE

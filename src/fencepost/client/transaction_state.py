@@ -10,7 +10,7 @@ from fencepost.client.errors import MisuseError
 
 
 class State(Enum):
-    """What a transactional producer is doing."""
+    """The states of a transactional producer; the value says, for a message, what it is and what to do."""
 
     UNINITIALIZED = "it has no producer id yet: call init_transactions() first"
     INITIALIZING = "init_transactions() is under way"
@@ -64,7 +64,7 @@ def check_call(call: str, state: State) -> None:
 
 
 def completion(state: State, *, is_this_one: bool) -> State | None:
-    """How a prepared transaction is completed: what follows for the one that is open here, None where none is.
+    """The state that completing a prepared transaction leads to: it commits, or aborts; None: none is open here.
 
     `is_this_one`: it is the one that is to be committed.  Raises MisuseError where the other end of it has begun.
     """
@@ -78,6 +78,6 @@ def completion(state: State, *, is_this_one: bool) -> State | None:
 
 
 def follow(state: State, following: State) -> State:
-    """The following state, which must be one that may follow."""
+    """`following`, if it may follow `state`; an AssertionError else."""
     assert following in TRANSITIONS[state], f"{following.name} does not follow {state.name}"
     return following

@@ -54,7 +54,7 @@ _NAMES_TOPICS_UNTIL: Final = {"TxnOffsetCommit": 5}
 
 
 class StaleProducerEpochError(TransactionAbortableError):
-    """The producer id and epoch are old ones; whether it timed out or was fenced is to be found out."""
+    """The producer id and epoch are old ones: timed out or fenced, which InitProducerId tells."""
 
     def __init__(self, what: str, *, is_forgotten: bool = False) -> None:
         super().__init__(what)
@@ -71,12 +71,12 @@ class OffsetAndMetadata(NamedTuple):
 
 
 def with_metadata(position: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """A position as it is committed."""
+    """A position as an OffsetAndMetadata; a number has neither metadata nor a leader epoch."""
     return position if isinstance(position, OffsetAndMetadata) else OffsetAndMetadata(position)
 
 
 def checked_position(what: str, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """A position that somebody gave, as it is committed.  Raises TypeError, ValueError if it is none."""
+    """A caller's position as an OffsetAndMetadata.  `what`: its name in messages.  Raises TypeError, ValueError."""
     found = with_metadata(given)
     offset = whole_number(what, found.offset, -(2**63))
     if offset < 0:
@@ -86,7 +86,7 @@ def checked_position(what: str, given: int | OffsetAndMetadata) -> OffsetAndMeta
 
 
 def checked_positions(what: str, given: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Positions by partition, as somebody gave them.  Raises TypeError, ValueError."""
+    """A caller's positions by partition, as `checked_position` has each.  Raises TypeError, ValueError."""
     return {place(at): checked_position(f"{what}[{at}]", each) for at, each in pairs(what, given).items()}
 
 
@@ -126,12 +126,12 @@ class TransactionalId:
         self.unsettled = False
         """A request of this epoch was lost sight of, or waited for no longer: it may arrive in the next transaction."""
         self._end_unsettled = False
-        """So was the end of the transaction that is open."""
+        """Whether an EndTxn of the open transaction was lost sight of, too."""
 
     async def init(
         self, timeout_ms: int, current: ProducerIdAndEpoch = NO_PRODUCER, deadline: Deadline | None = None
     ) -> ProducerIdAndEpoch:
-        """Take the id over, or (with the current pair) get a new epoch for it.
+        """Take the id over, or (with the current pair) get a new epoch for it; the new producer id and epoch.
 
         Raises ProducerFencedError if somebody else has it, BrokerError if the broker refuses.
         """
@@ -139,7 +139,7 @@ class TransactionalId:
         return ProducerIdAndEpoch.of(answer.producer_id, answer.producer_epoch)
 
     async def init_keeping(self, timeout_ms: int) -> tuple[ProducerIdAndEpoch, PreparedTxnState]:
-        """Take the id over, and leave its transaction open to be ended with the new pair; which one that is.
+        """Take the id over, but leave its transaction open; the new producer id and epoch, which end it, and its state.
 
         Only with `two_phase`.  Raises UnsupportedByBrokerError where the broker does not do that, else as `init`.
         """
@@ -242,9 +242,9 @@ class TransactionalId:
     async def end(
         self, who: ProducerIdAndEpoch, commit: bool, tv2: bool, deadline: Deadline | None = None
     ) -> ProducerIdAndEpoch:
-        """End the transaction; the pair for the next one.
+        """End the transaction; the producer id and epoch for the next one.
 
-        Raises CommitInDoubtError where it cannot be known any more, ClosedError where it was not asked for, and
+        Raises CommitInDoubtError if the outcome cannot be known any more, ClosedError if EndTxn was never sent, and
         TransactionTimedOutError also where an abort is answered well, but by a version that cannot carry the pair to go
         on with.
         """
@@ -365,7 +365,7 @@ class TransactionalId:
 
 
 class _Versions(NamedTuple):
-    """Newest and least version of a request that may be used."""
+    """The newest (None: any) and the least version of a request that may be used."""
 
     most: int | None = None
     least: int = 0
@@ -376,7 +376,7 @@ class _Versions(NamedTuple):
 
 
 def _worst(codes: Any) -> int:
-    """The error that decides about the whole answer: one that is not merely to be repeated comes first."""
+    """The error code that decides about a whole answer: one that is not retriable comes first; 0: none."""
     worst = 0
     for code in codes:
         if code and (not worst or ErrorCode(worst).retriable):

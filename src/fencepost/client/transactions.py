@@ -1,4 +1,4 @@
-"""The transactions of one producer: what may be done when, and what a failure means.
+"""The transactions of one producer: which call is allowed when, and what a failure leads to.
 
 A commit waits until every record that was sent before it is acknowledged.  An old producer id or epoch may mean that
 the broker timed the transaction out, or that another producer took over; InitProducerId with the pair tells which
@@ -64,7 +64,7 @@ class Transactions:
         self._state = State.UNINITIALIZED
         self._producer_id_and_epoch = NO_PRODUCER
         self._following: ProducerIdAndEpoch | None = None
-        """The pair to go on with, when the current one proved old."""
+        """The producer id and epoch to go on with, after the current ones proved old; None: they did not."""
         self._error: ClientError | None = None
         self._tv2 = False
         self._started = False
@@ -174,7 +174,7 @@ class Transactions:
             self._become(State.PREPARED if self._started else State.READY)
 
     async def begin(self) -> None:
-        """Open a transaction.  Raises MisuseError if none may begin now, and what has gone wrong before."""
+        """Open a transaction.  Raises MisuseError if none may begin now, and the error of the one before."""
         await self.raise_error()
         check_call("begin_transaction", self._state)
         newer = self._cluster.transaction_version >= 2
@@ -195,19 +195,19 @@ class Transactions:
         self._become(State.IN_TRANSACTION)
 
     async def check_send(self) -> None:
-        """Raises MisuseError outside a transaction, and what has gone wrong with this one."""
+        """Raises MisuseError outside a transaction, and the error of this one if it has failed."""
         if self._error is not None:
             await self.raise_error()
         check_call("send", self._state)
 
     def note_send(self) -> None:
-        """Note that something is being sent."""
+        """Note that a record is sent in the transaction, so that there is something to end."""
         self._started = True
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """Commit positions of a group as part of the transaction.  Raises MisuseError, and what goes wrong."""
+        """Commit offsets of a group in the transaction.  Raises as `Producer.send_offsets_to_transaction`."""
         await self.raise_error()
         check_call("send_offsets_to_transaction", self._state)
         with self._call.alone("send_offsets_to_transaction"):
@@ -226,7 +226,7 @@ class Transactions:
                 raise
 
     async def prepare(self) -> PreparedTxnState:
-        """Have everything acknowledged that was sent, and take nothing more: what is left is to end it."""
+        """Wait for all acknowledgements; then only an end is allowed.  Raises as `Producer.prepare_transaction`."""
         await self.raise_error()
         check_call("prepare_transaction", self._state)
         if not self._tv2:
@@ -242,7 +242,7 @@ class Transactions:
             return self._prepared
 
     async def complete(self, prepared: PreparedTxnState) -> bool:
-        """Commit what was prepared, here or elsewhere; whether it is known to be committed."""
+        """Commit a transaction prepared anywhere; whether it surely is committed.  As `Producer.complete_transaction`."""
         await self.raise_error()
         following = completion(self._state, is_this_one=prepared == self._prepared)
         if following is State.COMMITTING:
@@ -256,7 +256,7 @@ class Transactions:
         return prepared in (self._prepared, PreparedTxnState())
 
     async def commit(self) -> None:
-        """Commit, after everything that was sent is acknowledged."""
+        """Commit, after every record is acknowledged.  Raises as `Producer.commit_transaction`."""
         await self.raise_error()
         check_call("commit_transaction", self._state)
         with self._call.alone("commit_transaction"):
@@ -270,7 +270,7 @@ class Transactions:
             self._become(State.READY)
 
     async def abort(self) -> None:
-        """Abort, whatever state the transaction is in."""
+        """Abort the transaction, failed or not.  Raises as `Producer.abort_transaction`."""
         if self._state is State.FATAL_ERROR:
             await self.raise_error()
         check_call("abort_transaction", self._state)
@@ -289,14 +289,14 @@ class Transactions:
             self._become(State.READY)
 
     async def settle(self) -> None:
-        """Wait for the call that ends one, then leave no transaction open, unless it is prepared."""
+        """Wait for the call under way, then abort a transaction that is open and not prepared.  Raises as `abort`."""
         if self._state is not State.INITIALIZING:
             await self._call.ended()
         if self.is_open:
             await self.abort()
 
     async def raise_error(self) -> None:
-        """Raises what has gone wrong, once it is known what it was."""
+        """Raises the error of the transaction, if it has one; an old epoch is looked into first."""
         if (error := self._error) is None:
             return
         if isinstance(error, StaleProducerEpochError) and self._following is None:
@@ -305,7 +305,7 @@ class Transactions:
         raise self._error or error  # it was aborted meanwhile
 
     async def _find_out(self) -> None:
-        """Find out, once for all callers, whether it was timed out or forgotten, or has a successor."""
+        """Find out, once for all callers, if an old epoch was timed out, forgotten or fenced, and set the error."""
         stale = self._error
         try:
             self._following = await self._next_producer_id_and_epoch()
@@ -317,7 +317,7 @@ class Transactions:
     # Requests
 
     async def _register(self) -> None:
-        """Have the coordinator know of partitions before they are written to (transaction.version 0 and 1)."""
+        """Add partitions to the transaction before they are written to (AddPartitionsToTxn); transaction.version 0, 1."""
         while self._state in (State.IN_TRANSACTION, State.COMMITTING):
             waiting = [at for at, known in self._registered.items() if not known]
             if not waiting:
@@ -334,7 +334,7 @@ class Transactions:
             self.sender.wake()
 
     async def _end(self, commit: bool) -> None:
-        """Send EndTxn, and do whatever it takes to have a good pair then.  Raises as what commits or aborts."""
+        """Send EndTxn, and have a producer id and epoch for the next transaction.  Raises as `commit` or `abort`."""
         if self._finding.is_under_way:
             await self._finding.done_within(None)  # what it finds out is of this transaction
         if not commit and (self._following is not None or isinstance(self._error, StaleProducerEpochError)):
@@ -412,7 +412,7 @@ class Transactions:
             self._needs_new_epoch = True
 
     def close(self) -> None:
-        """Stop what is under way."""
+        """Cancel the tasks that find out about an old epoch, and register partitions."""
         self._finding.cancel()
         if self._registration is not None:
             self._registration.cancel()

@@ -1,4 +1,4 @@
-"""Partitions of which nothing can be read for a while, and the sentence that says so.
+"""Partitions that cannot be read for a while, and the log line that says so.
 
 `poll` raises nothing for them: the other partitions are read, and these are tried again.
 """
@@ -38,7 +38,7 @@ class Unread:
         self._failing.clear()
 
     def warning(self, now: float, followed: Container[TopicPartition]) -> str | None:
-        """The sentence that is due now, on those that are still to be read; None: none is."""
+        """The log line that is due now, on failing partitions that are still followed; None: none is."""
         self._failing = {at: what for at, what in self._failing.items() if at in followed}
         late = {at: what for at, what in self._failing.items() if now - what[0] >= SAID_AFTER}
         if not late or now < self._quiet_until:

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class ItemResult(NamedTuple, Generic[Item, Result]):
-    """What an answer says of one item.  `result` counts where there is no error."""
+    """What an answer says of one item.  `error`: its code, 0 for none; only then `result` counts."""
 
     item: Item
     error: int
@@ -40,11 +40,11 @@ class Question(Generic[Item, Result]):
     read: Callable[[Any, Sequence[Item]], Iterable[ItemResult[Item, Result]]]
     """Reads an answer to a request about these items."""
     refused: Callable[[Item], str]
-    """What the refusal of an item means, as a sentence begins that the reason ends."""
+    """The beginning of the message of the error for an item; the reason of the broker follows it."""
     final: frozenset[ErrorCode] = frozenset()
-    """Errors that would pass with another try elsewhere, but are an answer here."""
+    """Error codes that are retriable by themselves, but here refuse the item."""
     once: bool = False
-    """Whether it changes what it finds when it is carried out again."""
+    """Whether a second try may be refused because of what the first one did: the message of the error says so then."""
     least: int = 0
     """The oldest version of the request that will do."""
     most: int | None = None
@@ -77,7 +77,7 @@ async def ask(
 async def ask_once(
     cluster: Cluster, item: Item, route: Route[Item], question: Question[Item, Result], deadline: Deadline
 ) -> object:
-    """Ask about one thing, and not again; why it would have to be, None if it has its answer.  Raises BrokerError."""
+    """Ask about one item, once: None if that succeeded, else why it must be asked again.  Raises BrokerError."""
     cluster.check_open()
     asking = _Asking(cluster, [item], route, question)
     because = await asking.go_round(deadline)
@@ -87,7 +87,7 @@ async def ask_once(
 
 
 def refusal(refused: Mapping[Any, BrokerError], done: Mapping[Any, object]) -> BrokerError:
-    """The error where some items were refused."""
+    """The error to raise: that of the item if it was the only one, else a PartlyRefusedError."""
     first = next(iter(refused.values()))
     return first if len(refused) == 1 and not done else PartlyRefusedError(refused, done)
 
@@ -115,12 +115,12 @@ async def ask_each_broker(
 
 
 async def known_nodes(cluster: Cluster, deadline: Deadline) -> Any:
-    """Ask which brokers there are; the answer to Metadata without topics."""
+    """Ask which brokers there are; the answer to Metadata without topics.  Raises TimedOutError."""
     return await metadata(cluster, [], deadline)
 
 
 async def metadata(cluster: Cluster, topics: Sequence[str] | None, deadline: Deadline) -> Any:
-    """The Metadata of topics, of all of them if None, from whichever broker answers first."""
+    """The Metadata of topics (None: of all), from whichever broker answers first.  Raises TimedOutError."""
     while True:
         try:
             return await deadline.within(cluster.refresh(topics))
@@ -129,7 +129,7 @@ async def metadata(cluster: Cluster, topics: Sequence[str] | None, deadline: Dea
 
 
 class _Asking(Generic[Item, Result]):
-    """A question on its way: who is waited for, and what has been answered."""
+    """A question on its way: the items that wait for an answer, those that have one, those that were refused."""
 
     def __init__(
         self, cluster: Cluster, items: Sequence[Item], route: Route[Item], question: Question[Item, Result]
@@ -144,7 +144,7 @@ class _Asking(Generic[Item, Result]):
         """Asked once at least without an answer: it may have been carried out."""
 
     async def go_round(self, deadline: Deadline) -> object:
-        """Ask once about everything that waits; why something still does."""
+        """Ask once about every item that waits for an answer; the reason why some of them still do."""
         because: object = "not everything was answered"
         try:
             places = await deadline.within(self._route.places(list(self.waiting), deadline))
@@ -179,7 +179,7 @@ class _Asking(Generic[Item, Result]):
             return lost
 
     def _take(self, answer: Any, asked: Sequence[Item]) -> str | None:
-        """Why some of what was answered must be asked again."""
+        """Take results and refusals from an answer; why some of its items must be asked again, None if none must."""
         because = None
         for item, code, message, result in self._question.read(answer, asked):
             error = ErrorCode(code)
@@ -207,7 +207,7 @@ class _Asking(Generic[Item, Result]):
 
 
 async def _at_once(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """What all of these calls give.  Raises what one of them raises, when all have ended."""
+    """The results of these calls; a lost or refused connection is one.  Raises any other error, once all have ended."""
     found = await asyncio.gather(*calls, return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException) and not isinstance(each, ConnectionLostError | UnreachableError):

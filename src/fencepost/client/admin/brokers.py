@@ -33,7 +33,7 @@ class ClusterDescription(NamedTuple):
 
 
 class ReplicaInfo(NamedTuple):
-    """A partition in a directory.  `size`: bytes.  `offset_lag`: how far behind its partition it is.
+    """A replica in a directory.  `size`: bytes.  `offset_lag`: how many offsets it is behind its partition.
 
     `is_future`: it is being moved here from another directory of the broker.
     """
@@ -44,7 +44,10 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDirectory(NamedTuple):
-    """A directory of a broker.  `error` is None unless it cannot be used; bytes are None if the broker is older."""
+    """A directory of a broker.  `error` is None unless it cannot be used.
+
+    `total_bytes`, `usable_bytes`: of the volume that it is on, None if the broker does not say.
+    """
 
     path: str
     error: ErrorCode | None

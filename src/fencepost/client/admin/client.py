@@ -29,16 +29,17 @@ from fencepost.runtime import Runtime
 
 
 class Admin:
-    """Looks after a cluster.
+    """A client that describes and changes a cluster: topics, settings, groups, offsets, brokers, transactions.
 
         async with Admin("127.0.0.1:9092") as admin:
             await admin.create_topic("payments", partitions=6)
 
-    Each call finds the brokers that it concerns, asks them at once and puts their answers together; what is moving is
+    Each call finds the brokers that it concerns, asks them at once and puts their answers together; what has moved is
     asked for again.  Times are in milliseconds.  Every call raises TimedOutError for what cannot be done within
     `max_block_ms`, BrokerError for what the broker refuses, PartlyRefusedError (a BrokerError that says which) if that
-    is some of several things, UnsupportedByBrokerError if the broker is too old, and TypeError or ValueError for what
-    makes no sense.  Any number of calls may be under way at once.
+    is some of several things, UnsupportedByBrokerError if the broker is too old, TypeError or ValueError for an
+    argument of a wrong type or out of range, and ClosedError after `close`.  Any number of calls may be under way at
+    once.
     """
 
     def __init__(
@@ -182,7 +183,7 @@ class Admin:
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """State of groups, and what each member was assigned.
 
-        Those of the classic protocol and those of KIP-848, whose members are told with what they have now.
+        Groups of the classic protocol and of KIP-848; of the latter, the partitions that each member has now.
         """
         asked = checks.many("group_ids", group_ids)
         return await groups.describe_groups(self._cluster, asked, self._deadline("describing groups"))
@@ -208,7 +209,7 @@ class Admin:
     async def alter_group_offsets(
         self, group_id: str, positions: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> None:
-        """Have a group go on from other offsets; it is made if there is none.  One that has members is refused.
+        """Commit these offsets for a group; it is made if there is none.  One that has members is refused.
 
         `list_offsets` tells offsets to go to, by time for instance.
         """
@@ -217,7 +218,7 @@ class Admin:
         await offsets.alter_group_offsets(self._cluster, arguments.one("group_id", group_id), wanted, deadline)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget where a group is in these partitions.  Topics that its members read are refused."""
+        """Delete the committed offsets of a group in these partitions.  Topics that its members read are refused."""
         asked = arguments.places("partitions", partitions)
         deadline = self._deadline(f"deleting offsets of group {group_id!r}")
         await offsets.delete_group_offsets(self._cluster, arguments.one("group_id", group_id), asked, deadline)
@@ -227,7 +228,7 @@ class Admin:
     async def list_offsets(
         self, specs: Mapping[TopicPartition, int], *, isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, ListedOffset | None]:
-        """Offsets by their name (OffsetSpec) or by time: of the first record that is not older.
+        """The offset of each partition by its name (OffsetSpec), or by time: of the first record that is not older.
 
         A time is in milliseconds since 1970.  None: there is no such record.  `isolation_level`: with "read_committed"
         OffsetSpec.LATEST is where readers of committed records stop.
@@ -244,7 +245,7 @@ class Admin:
         return await partitions.delete_records(self._cluster, wanted, self._deadline("deleting records"))
 
     async def describe_producers(self, at: Iterable[TopicPartition]) -> dict[TopicPartition, list[ProducerState]]:
-        """Who writes, or wrote lately, to each of these partitions, and which transactions are open there."""
+        """The producers that each of these partitions knows, and the transaction that each of them has open there."""
         asked = arguments.places("at", at)
         return await partitions.describe_producers(self._cluster, asked, self._deadline("describing producers"))
 
@@ -311,7 +312,8 @@ class Admin:
     ) -> list[HangingTransaction]:
         """Transactions that are open in partitions of these topics, or of all, and that nobody will end (KIP-664).
 
-        `max_transaction_timeout_ms`: transaction.max.timeout.ms of the brokers; who wrote later than that may go on.
+        `max_transaction_timeout_ms`: transaction.max.timeout.ms of the brokers; a transaction that was written to less
+        than that ago is left out.
         """
         timeout_ms = arguments.whole_number("max_transaction_timeout_ms", max_transaction_timeout_ms)
         deadline = self._deadline("looking for hanging transactions")

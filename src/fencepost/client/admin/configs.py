@@ -28,7 +28,7 @@ _TYPES: Final = (*("UNKNOWN", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUB
 
 
 class ConfigSynonym(NamedTuple):
-    """Where a setting has a value from; the first one counts."""
+    """A value that a setting can have, and its source.  Of the synonyms of a setting the first is its value."""
 
     name: str
     value: str | None
@@ -65,7 +65,7 @@ class ConfigChange(NamedTuple):
 async def describe_configs(
     cluster: Cluster, kind: int, names: Iterable[str], deadline: Deadline
 ) -> dict[str, dict[str, ConfigEntry]]:
-    """Setting -> what it is, for each topic or broker (its id as text)."""
+    """Setting -> its value and source, for each topic or broker (its id as text)."""
 
     def request(asked: Sequence[str]) -> DescribeConfigsRequest:
         resources = [DescribeConfigsResource(resource_type=kind, resource_name=name) for name in asked]
@@ -112,7 +112,7 @@ async def alter_config(
 
 
 class _BrokersByName:
-    """Brokers, who alone know and change their own settings, by their ids as text; the empty one is any of them."""
+    """A route to each broker, who alone knows its own settings, by its id as text; an empty id is any of them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._brokers = Brokers(cluster)

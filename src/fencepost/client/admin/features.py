@@ -47,7 +47,7 @@ async def describe_features(cluster: Cluster, deadline: Deadline) -> dict[str, F
 
 
 async def update_feature(cluster: Cluster, feature: str, level: int, deadline: Deadline) -> None:
-    """Finalize a level of a feature."""
+    """Finalize a level of a feature; one below the present level is asked for as a safe downgrade."""
     await known_nodes(cluster, deadline)
     now = cluster.features.levels.get(feature, 0)
     update = FeatureUpdateKey(

@@ -40,7 +40,7 @@ class GroupListing(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member of a group, and what it was assigned."""
+    """A member of a group.  `partitions`: its assignment.  `group_instance_id`: None unless it is a static member."""
 
     member_id: str
     group_instance_id: str | None
@@ -50,7 +50,7 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group, as its coordinator knows it.  `assignor`: by which partitions are shared out; empty while none is."""
+    """A group, as its coordinator knows it.  `assignor`: what shares its partitions out; empty while none is chosen."""
 
     group_id: str
     state: str
@@ -107,7 +107,7 @@ async def describe_groups(cluster: Cluster, groups: Iterable[str], deadline: Dea
 async def _described(
     cluster: Cluster, groups: Sequence[str], question: Question[str, GroupDescription], deadline: Deadline
 ) -> tuple[dict[str, GroupDescription], dict[str, BrokerError]]:
-    """The groups that are described, and why the others are not."""
+    """The descriptions by group id, and by group id the errors of the groups that were refused."""
     try:
         return await ask(cluster, groups, Coordinators(cluster, GROUP), question, deadline), {}
     except PartlyRefusedError as error:

@@ -49,7 +49,7 @@ class HangingTransaction(NamedTuple):
 def open_for_longer(
     producers: Mapping[TopicPartition, Iterable[ProducerState]], timeout_ms: int, now: Milliseconds
 ) -> list[HangingTransaction]:
-    """The transactions that nobody has written to for longer than a transaction may take."""
+    """The open transactions whose last batch is more than `timeout_ms` older than `now` (milliseconds since 1970)."""
     return [
         found
         for at, states in producers.items()
@@ -139,7 +139,7 @@ async def find_hanging_transactions(
 async def _left_alone(
     cluster: Cluster, found: Sequence[HangingTransaction], deadline: Deadline
 ) -> list[HangingTransaction]:
-    """Those of these that no coordinator has; every one is asked.  Raises BrokerError if one cannot be."""
+    """Those of `found` that no coordinator has; every one is asked.  Raises BrokerError if one cannot be."""
     if not found:
         return []
     producers = sorted(dict.fromkeys(each.producer_id for each in found))
@@ -154,9 +154,9 @@ async def _left_alone(
 
 
 async def _coordinators(cluster: Cluster, deadline: Deadline) -> list[tuple[int, int]]:
-    """Leader and leader epoch of each partition of their journal; none if there is none yet.
+    """Leader and leader epoch of each partition of __transaction_state; empty if there is no such topic yet.
 
-    Raises BrokerError where nobody leads one: what its coordinator is going to end nobody can tell.
+    Raises BrokerError if a partition has no leader: what its coordinator is going to end is not known then.
     """
     answer = await metadata(cluster, [TRANSACTION_STATE], deadline)
     (topic,) = answer.topics
@@ -203,7 +203,7 @@ async def abort_transaction(
 async def _hanging_at(
     cluster: Cluster, at: TopicPartition, start_offset: int, timeout_ms: int, deadline: Deadline
 ) -> HangingTransaction | None:
-    """The transaction that begins there, if one is open.  Raises MisuseError if it does not hang."""
+    """The transaction that begins at `start_offset`, None if none is open.  Raises MisuseError if it does not hang."""
     found = await _open_at(cluster, at, start_offset, deadline)
     if not found:
         return None
@@ -227,14 +227,14 @@ async def _hanging_at(
 async def _open_at(
     cluster: Cluster, at: TopicPartition, start_offset: int, deadline: Deadline
 ) -> list[HangingTransaction]:
-    """The transaction that is open and begins there; none if there is none."""
+    """The open transaction that begins at `start_offset`, as a list of one; empty if there is none."""
     states = (await describe_producers(cluster, [at], deadline))[at]
     opened = [found for found in (_open(at, state) for state in states) if found is not None]
     return [each for each in opened if each.start_offset == start_offset]
 
 
 async def _write_marker(cluster: Cluster, hanging: HangingTransaction, deadline: Deadline) -> object:
-    """Ask the leader for it once; why it has to be asked again, None if it has written it."""
+    """Ask the leader for an ABORT marker, once: None if it has written it, else why it must be asked again."""
     at = hanging.partition
     marker = WritableTxnMarker(
         producer_id=hanging.producer_id,

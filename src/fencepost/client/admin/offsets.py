@@ -1,4 +1,4 @@
-"""The committed offsets of groups, without being a member: read, set, deleted."""
+"""Reads, sets and deletes the committed offsets of groups, without being a member."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def list_group_offsets(
 async def alter_group_offsets(
     cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: Deadline
 ) -> None:
-    """Have the group go on from there.  It must have no members."""
+    """Commit these offsets for a group without members.  Raises BrokerError if it has some, PartlyRefusedError."""
     cluster.check_open()
     topics = [
         OffsetCommitRequestTopic(
@@ -113,7 +113,10 @@ def _committed(number: int, position: OffsetAndMetadata) -> OffsetCommitRequestP
 async def delete_group_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition], deadline: Deadline
 ) -> None:
-    """Forget where a group is.  Partitions that its members read are refused."""
+    """Delete the committed offsets of these partitions.
+
+    Raises BrokerError, PartlyRefusedError, as for partitions that members of the group read.
+    """
     cluster.check_open()
     topics = [
         OffsetDeleteRequestTopic(
@@ -144,7 +147,7 @@ def _errors(answer: Any) -> Errors:
 
 
 def _check(errors: Errors, sentence: Callable[[TopicPartition], str]) -> None:
-    """Raises BrokerError, PartlyRefusedError if something went wrong; `sentence`: what that means for a partition."""
+    """Raises BrokerError, PartlyRefusedError if a partition has an error; `sentence`: the message for a partition."""
     refused = {at: _refusal(error, sentence(at)) for at, error in errors.items() if error}
     if refused:
         raise refusal(refused, {at: None for at, error in errors.items() if not error})

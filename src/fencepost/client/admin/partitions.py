@@ -26,7 +26,7 @@ class OffsetSpec(IntEnum):
     """Offsets that have a name; on the wire they stand in the place of a time."""
 
     LATEST = named.LATEST
-    """The offset behind the last record, or where reading stops if it is of committed records."""
+    """The offset behind the last record (the high watermark); with read_committed, the last stable offset."""
     EARLIEST = named.EARLIEST
     """The offset of the first record that is still there."""
     MAX_TIMESTAMP = named.MAX_TIMESTAMP
@@ -42,7 +42,7 @@ _SINCE: Final = {OffsetSpec.MAX_TIMESTAMP: 7, OffsetSpec.EARLIEST_LOCAL: 8, Offs
 
 
 class ProducerState(NamedTuple):
-    """A producer, as a partition knows it.  -1 stands for what it does not know.
+    """A producer, as the leader of a partition knows it.  A number that it does not know is -1.
 
     `last_timestamp`: of its last batch, in milliseconds since 1970.  `transaction_start_offset`: where the transaction
     begins that it has open here, None if it has none.
@@ -89,7 +89,7 @@ async def list_offsets(
 async def delete_records(
     cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline: Deadline
 ) -> dict[TopicPartition, int]:
-    """Delete what is before these offsets, -1 being the high watermark; where each partition begins then."""
+    """Delete the records before these offsets (-1: the high watermark); by partition, the first offset that is left."""
 
     def wanted(at: TopicPartition) -> DeleteRecordsPartition:
         return DeleteRecordsPartition(partition_index=at.partition, offset=offsets[at])
@@ -111,7 +111,7 @@ async def delete_records(
 async def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition], deadline: Deadline
 ) -> dict[TopicPartition, list[ProducerState]]:
-    """Who writes, or wrote lately, to each partition."""
+    """The producers that the leader of each partition knows.  Raises as `ask` does."""
 
     def request(asked: Sequence[TopicPartition]) -> DescribeProducersRequest:
         topics = [

@@ -1,4 +1,4 @@
-"""Who answers for what an admin asks about: the leader of a partition, a coordinator, the controller, a broker."""
+"""Routes: which node answers for an item, be it the leader of a partition, a coordinator, the controller, a broker."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ Item = TypeVar("Item")
 _AT_ONCE: Final = 500
 
 Place: TypeAlias = int | str | BrokerError
-"""A node; or why nobody can be asked yet; or why there is nobody to ask."""
+"""The id of a node; or (a str) why no node can be asked yet; or the error, if none ever can."""
 
 
 class Route(Protocol[Item]):
-    """Tells which node is to be asked about what."""
+    """Finds the node that is to be asked about each item."""
 
     async def places(self, items: Sequence[Item], deadline: Deadline) -> Mapping[Item, Place]:
         """The node to ask about each item.  Raises ConnectionLostError, UnreachableError, TimedOutError."""
         ...
 
     def forget(self, item: Item) -> None:
-        """Forget where to ask about an item: it has proved wrong."""
+        """Forget the node of an item, which has proved wrong: `places` looks it up again."""
         ...
 
 
 class Leaders:
-    """Partitions are asked about at their leaders."""
+    """The route of partitions: each to its leader."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -67,7 +67,7 @@ class Leaders:
 
 
 class Coordinators:
-    """Groups, or transactional ids, are asked about at their coordinators."""
+    """The route of groups, or of transactional ids (`kind`): each to its coordinator."""
 
     def __init__(self, cluster: Cluster, kind: int) -> None:
         self._cluster = cluster
@@ -91,7 +91,7 @@ class Coordinators:
 
 
 class Controller:
-    """What the whole cluster has is changed by its controller."""
+    """The route of changes of the whole cluster: to its controller."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -108,7 +108,7 @@ class Controller:
 
 
 class Brokers:
-    """Each broker is asked about itself: the items are their ids."""
+    """The route of broker ids: each to the broker itself."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -129,7 +129,7 @@ class Brokers:
 
 
 class AnyBroker:
-    """Any broker is asked: all of them know it."""
+    """The route of what every broker knows: to one of them, after a failure to the next."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

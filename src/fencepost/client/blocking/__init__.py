@@ -1,6 +1,6 @@
 """The clients without asyncio: every call returns when it is done.
 
-Each object has an event loop in a thread of its own; use one object per thread, or take turns.
+Each client has an event loop in a thread of its own; use one client per thread, or take turns.
 """
 
 from fencepost.client.blocking.admin import Admin

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class InThread(RebalanceListener):
-    """Has a listener of a blocking consumer called in a thread, so that it may call the consumer."""
+    """Calls the listener of a blocking consumer in a thread, so that the listener may call the consumer."""
 
     def __init__(self, listener: RebalanceListener) -> None:
         self._listener = listener
@@ -59,7 +59,7 @@ class Consumer(Blocking):
     def __init__(self, *topics: str, **options: Any) -> None:
         self._consumer = consumer.Consumer(*topics, **options)
         self._lent: Lent | None = None
-        """Records that iteration hands out next."""
+        """The records that iteration hands out next; None: none are lent."""
         self._callbacks_due: deque[Callable[[], object]] = deque()
         """Callbacks of commits that have ended, for the caller's own thread: they may call the consumer."""
         super().__init__(self._consumer)
@@ -156,7 +156,7 @@ class Consumer(Blocking):
         return record, fetcher.lending.lend(partition, record, asyncio.get_running_loop().time())
 
     def _take_back(self, _: object) -> None:
-        """Have the next call give records again that came when the caller had been interrupted."""
+        """Hand records out again by the next call, if they came after the caller was interrupted."""
         self._consumer._fetcher.take_back()
 
     @as_in(consumer.Consumer.commit)

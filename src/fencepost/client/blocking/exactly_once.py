@@ -1,4 +1,4 @@
-"""Read, transform, write without asyncio."""
+"""Reads, transforms and writes in transactions, without asyncio."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ExactlyOnce:
 
 
 class Transaction:
-    """A transaction: records, and what is written because of them.  `with` it, once."""
+    """A transaction: the records that were read, and those that are written for them.  Enter it by `with`, once."""
 
     def __init__(self, loop: TransactionLoop, handed: Handed, consumer: Consumer, producer: Producer) -> None:
         self._loop = loop

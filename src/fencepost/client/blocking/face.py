@@ -1,4 +1,4 @@
-"""What every blocking client has: a thread with an event loop, and the texts and parameters of the asyncio client."""
+"""The base of blocking clients: an event loop in a thread, and docstrings and parameters of the asyncio client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Constructor = Callable[Concatenate[Any, _Parameters], None]
 
 
 def as_in(original: Callable[..., Any]) -> Callable[[_Method], _Method]:
-    """Gives a method the docstring of the asyncio one, which it waits for: there is one text for both."""
+    """A decorator that gives a method the docstring of the asyncio method which it calls and waits for."""
 
     def documented(method: _Method) -> _Method:
         method.__doc__ = original.__doc__
@@ -28,7 +28,7 @@ def as_in(original: Callable[..., Any]) -> Callable[[_Method], _Method]:
 
 
 def takes(original: Callable[_Parameters, Any]) -> Callable[[Callable[..., None]], _Constructor[_Parameters]]:
-    """Gives a constructor the parameters of the asyncio client, whom it hands them to: a wrong one is a type error."""
+    """A decorator that gives a constructor the parameters of the asyncio client: the type checker finds a wrong one."""
 
     def typed(constructor: Callable[..., None]) -> _Constructor[_Parameters]:
         own, its = inspect.signature(constructor), inspect.signature(original)
@@ -42,11 +42,11 @@ def takes(original: Callable[_Parameters, Any]) -> Callable[[Callable[..., None]
 
 
 class _Client(Protocol):
-    """An asyncio client."""
+    """What a blocking client needs of an asyncio client."""
 
     @property
     def _forgotten(self) -> weakref.finalize[..., object] | None:
-        """Says once that the client was not closed; None: there is nothing to be closed yet."""
+        """Warns, once, that the client was not closed; None: there is nothing to be closed yet."""
         ...
 
     async def close(self, timeout_ms: float | None = None) -> None:
@@ -62,7 +62,7 @@ class Blocking:
         self._portal = Portal()
 
     def __del__(self) -> None:
-        """Have a client that nobody has any more closed by its thread, which then ends; nobody waits for that."""
+        """Have the thread of a forgotten client close it, and end; the caller does not wait for that."""
         portal: Portal | None = self.__dict__.get("_portal")  # none: it could not be made
         if portal is None or not portal.is_here or sys.is_finalizing():  # at the end there are no other threads
             return

@@ -40,7 +40,7 @@ class Producer(Blocking):
         self._producer = producer.Producer(*given, **options)
         super().__init__(self._producer)
         self._elsewhere = ProducerElsewhere(self._producer, self._portal)
-        """For loops whose consumer has an event loop of its own; one, so that each of them sees the others."""
+        """The producer as loops have it whose consumer is in another event loop; one, so that each sees the others."""
         self._queue = _queue_of(self._producer, self._portal)
         self._portal.call(self._producer.start())
 

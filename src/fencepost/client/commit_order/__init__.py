@@ -1,1 +1,1 @@
-"""Reading in commit order: each transaction when its commit marker is read, whoever else's is open."""
+"""Reading in commit order: a transaction is delivered once its commit marker is read, even while others are open."""

@@ -65,7 +65,7 @@ class TransactionBuffer:
         return self._spilled.size
 
     def append(self, batch: Buffer) -> None:
-        """Keep a copy of a batch.  Raises SpillError; then everything is as it was."""
+        """Keep a copy of a batch, in memory or on disk.  Raises SpillError if that fails; then all is as it was."""
         size = len(batch) + OVERHEAD
         if not self._spilled.size and self._all.in_memory + size <= self._all.limit:
             self._batches.append(bytes(batch))
@@ -74,7 +74,7 @@ class TransactionBuffer:
             self._all.file.append(self._spilled, batch)
 
     def pop(self) -> bytes:
-        """The next batch, which is kept no more.  Raises SpillError: then the rest cannot be had from here."""
+        """Take the next batch out.  Raises SpillError if it cannot be read; the rest cannot be had from here then."""
         if self._batches:
             batch = self._batches.popleft()
             self._all.in_memory -= len(batch) + OVERHEAD
@@ -93,7 +93,7 @@ class TransactionBuffer:
         raise _damaged()
 
     def drop(self) -> None:
-        """Forget what is left of the transaction."""
+        """Drop the batches that are left of the transaction."""
         self._all.in_memory -= self.in_memory
         self._batches.clear()
         self._all.file.drop(self._spilled)

@@ -20,7 +20,7 @@ from fencepost.protocol.types import Offset
 
 
 class Kind(Enum):
-    """What a batch is to a reader."""
+    """The kinds of batches that a reader tells apart."""
 
     PLAIN = auto()
     """Records outside transactions."""
@@ -66,7 +66,7 @@ STEPS: Final[Mapping[tuple[Kind, bool], Step]] = {
 
 
 def kind_of(header: BatchHeader, control: ControlRecord | None) -> Kind:
-    """What a batch is.  `control`: what it says if it is a control batch that has a record."""
+    """The kind of a batch.  `control`: its record, if it is a control batch that has one."""
     if header.is_control:
         if control is None or not control.ends_transaction:
             return Kind.NOTHING

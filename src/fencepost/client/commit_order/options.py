@@ -22,14 +22,14 @@ class CommitOrder:
         self._bound = warning_ms / 1000
 
     def partition(self, at: TopicPartition, begun: Position) -> PartitionInCommitOrder:
-        """A reader of one partition."""
+        """A new reader of one partition, from `begun` on."""
         return PartitionInCommitOrder(at, begun, self.buffers, self._bound)
 
 
 def commit_order(
     delivery: str, isolation_level: str, buffer_bytes: int, spill_directory: str | None, warning_ms: int
 ) -> CommitOrder | None:
-    """What the partitions of a consumer with these options share; None for offset order.  Raises ValueError."""
+    """The memory and file of a consumer with these options; None for offset order.  Raises ValueError."""
     if delivery not in _DELIVERIES:
         raise ValueError(f"delivery={delivery!r}: it must be one of {', '.join(_DELIVERIES)}")
     if delivery == "offset_order":

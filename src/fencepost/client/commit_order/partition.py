@@ -1,4 +1,4 @@
-"""One partition that is read in commit order."""
+"""Reads one partition in commit order."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class OpenTransaction(NamedTuple):
     producer_id: ProducerId
     producer_epoch: Epoch
     first_offset: Offset
-    """Its first record that this consumer was given."""
+    """The offset of its first record that this consumer has read."""
     open_for_ms: Milliseconds
-    """Since this consumer was given that."""
+    """The time since this consumer has read that record."""
     in_memory: int
     on_disk: int
 
 
 class _Open:
-    """A transaction that has begun and not ended."""
+    """A transaction whose first records were read, and whose end was not."""
 
     __slots__ = ("begun_at", "buffer", "epoch", "first", "is_behind_log_start", "producer_id", "said")
 
@@ -73,7 +73,7 @@ class PartitionInCommitOrder:
         self._buffers = buffers
         self._bound = bound
         self._open: dict[int, _Open] = {}
-        """By producer id, in the order of their first offsets."""
+        """The open transactions by producer id, in the order of their first offsets."""
         self._data = memoryview(b"")
         """What was fetched and is not looked at, from `_place` on."""
         self._place = 0
@@ -98,7 +98,7 @@ class PartitionInCommitOrder:
         """The last record of it that was delivered."""
 
     def begin(self, position: Position) -> None:
-        """Go on there; nothing of before is kept."""
+        """Read on at `position`; batches and open transactions from before are dropped."""
         for transaction in self._open.values():
             transaction.buffer.drop()
         self._open.clear()
@@ -109,7 +109,7 @@ class PartitionInCommitOrder:
         self.epoch.begin()
 
     def position(self) -> Position:
-        """The position after everything that was handed out, and after what nobody is shown."""
+        """The position after the records handed out, and after the control and aborted records that follow them."""
         oldest = next(iter(self._open.values()), None)
         start = self._next if oldest is None else oldest.first
         if self._ending is not None:
@@ -122,10 +122,10 @@ class PartitionInCommitOrder:
     # Batches in, records out
 
     def feed(self, data: Buffer, now: float, high_watermark: Offset) -> None:
-        """Whole batches from `fetch_offset` on, fetched at `now`, when `more` has nothing left.
+        """Take whole batches from `fetch_offset` on, fetched at `now`, when `more` has nothing left.
 
-        Takes nothing where it is to be fetched again from the oldest open transaction on, as `fetch_offset` says then.
-        Raises ProtocolError for what is no batch, and takes nothing of it.
+        They are dropped, and `fetch_offset` moves back to the oldest open transaction, where compaction may have
+        removed its end.  Raises ProtocolError if they are no batches; none is taken then.
         """
         assert self._place == len(self._data), "what was fed before is looked at first"
         fed = memoryview(data)
@@ -150,7 +150,7 @@ class PartitionInCommitOrder:
         return may_have_passed_its_end(max(oldest.begun_at, self._at_end_at), now, self._again)
 
     def answered(self, now: float, high_watermark: Offset) -> None:
-        """A leader told, at `now`, how far its log goes, with all that there is from `fetch_offset` on."""
+        """Note the high watermark of an answer, received at `now`, that had no records from `fetch_offset` on."""
         if self.fetch_offset >= high_watermark:
             self._at_end_at, self._again = now, 0
 
@@ -175,11 +175,11 @@ class PartitionInCommitOrder:
 
     @property
     def has_more(self) -> bool:
-        """Whether something is left that `more` has not looked at."""
+        """Whether batches are left that `more` has not looked at."""
         return self._ending is not None or self._place < len(self._data)
 
     def handed_out(self, offset: int, all_of_the_batch: bool) -> None:
-        """The record of that offset was handed out, and with it all before it that `more` gave."""
+        """Note that the record at `offset` was handed out, and with it all before it that `more` gave."""
         if self._ending is None:
             self._next = self._after_batch if all_of_the_batch else offset + 1
             return
@@ -188,7 +188,7 @@ class PartitionInCommitOrder:
             self._end(self._ending)
 
     def _look_at(self, place: int, header: BatchHeader) -> list[ConsumerRecord]:
-        """Take the step for a batch; the records to be handed out before the next one."""
+        """Buffer, deliver or drop a batch; the records to be handed out before the next one.  Raises as `more`."""
         batch = self._data[place : place + header.size]
         try:
             found = self._take_step(batch, header) if header.last_offset >= self._next else []
@@ -283,7 +283,9 @@ class PartitionInCommitOrder:
         ]
 
     def warnings(self, now: float, high_watermark: Offset, last_stable_offset: Offset, log_start: int) -> list[str]:
-        """What the user is to know of open transactions, by what a leader told just now; each thing once.
+        """The log lines about transactions that are open for long, or begin before the log; none is repeated.
+
+        `log_start` and the two offsets before it: of the leader's newest answer.
 
         They are warnings and no errors, because a transaction that does not end is to hold nobody up.
         """

@@ -34,7 +34,7 @@ _WHAT_TO_DO: Final = (
 
 
 class Position(NamedTuple):
-    """What a reader needs to go on, after a restart or elsewhere: 0 <= start <= delivered, start <= inside < delivered.
+    """Where a reader goes on, after a restart or elsewhere: 0 <= start <= delivered, start <= inside < delivered.
 
     Without `inside`, where `start` is `delivered`, nothing was open.
     """
@@ -47,7 +47,7 @@ class Position(NamedTuple):
     """o3: of the transaction whose marker is at `delivered`, the last record that was delivered; -1: none was."""
 
     def committed(self) -> OffsetAndMetadata:
-        """Offset and metadata, as a group keeps them."""
+        """The offset and metadata that are committed for this position."""
         if self.inside >= 0:
             return OffsetAndMetadata(self.start, f"commit-order/1 {self.delivered} {self.inside}")
         if self.start == self.delivered:
@@ -56,7 +56,7 @@ class Position(NamedTuple):
 
 
 def position_of(at: TopicPartition, committed: OffsetAndMetadata) -> Position:
-    """What a committed offset stands for.  Raises PositionMetadataError if that cannot be told."""
+    """The position that a committed offset stands for.  Raises PositionMetadataError for any other metadata."""
     start, metadata = committed.offset, committed.metadata
     if not metadata:
         return Position(start, start)
@@ -89,10 +89,10 @@ def _is_sound(position: Position) -> bool:
 
 
 def behind_what_is_gone(position: Position, log_start: int) -> Position | None:
-    """Where to go on when the log begins behind `position.start`, so that no undelivered end of a transaction is lost.
+    """The position to go on from when the log begins behind `position.start`: no undelivered COMMIT is lost by it.
 
-    What stood between of transactions that are still open is gone, and nobody can tell which ones these are.  None if
-    what was never looked at is gone as well, or nothing is: then `auto_offset_reset` says where to begin.
+    The records between, of transactions that are still open, are gone, and nobody can tell which ones these are.  None
+    if batches that were never read are gone as well, or none is: then `auto_offset_reset` says where to begin.
     """
     if not position.start < log_start <= position.delivered:
         return None
@@ -100,7 +100,7 @@ def behind_what_is_gone(position: Position, log_start: int) -> Position | None:
 
 
 def after(last_stable_offset: Offset, high_watermark: Offset) -> Position:
-    """Where a reader begins to whom only what commits from now on matters, each transaction whole.
+    """The position from which all that commits from now on is delivered, each transaction whole, and nothing before.
 
     The last stable offset is to be asked for first: whatever is open at the high watermark begins at or behind it.
     """

@@ -1,4 +1,4 @@
-"""The temporary file for what the memory limit has no room for.
+"""The temporary file for the batches of open transactions that the memory limit has no room for.
 
 One file for all transactions of a consumer, without a name from its beginning (where the system can do that), so that
 nothing is left behind however the process ends.  It consists of blocks.  Each transaction has blocks of its own, given
@@ -33,7 +33,7 @@ class RawFile(Protocol):
 
 
 def temporary_file(directory: str | None) -> RawFile:
-    """A file for nobody else, gone when it is closed.  `directory` None: where the system has such files."""
+    """Open a new temporary file, gone when it is closed, in `directory` (None: that of the system).  Raises OSError."""
     return cast(RawFile, tempfile.TemporaryFile(buffering=0, prefix="fencepost-", dir=directory))
 
 
@@ -47,7 +47,7 @@ class Blocks:
         """Number of blocks that the file has."""
 
     def take(self) -> int:
-        """A block that nobody has."""
+        """The number of a block that was free, or of a new one at the end of the file."""
         while self._free:
             number = heapq.heappop(self._free)
             if number in self._is_free:
@@ -57,7 +57,7 @@ class Blocks:
         return self.end - 1
 
     def give_back(self, number: int) -> None:
-        """Take back a block that nobody needs any more."""
+        """Free the block with this number."""
         assert 0 <= number < self.end and number not in self._is_free, "a block is given back once"
         self._is_free.add(number)
         heapq.heappush(self._free, number)
@@ -94,7 +94,7 @@ class SpillFile:
         self.blocks = Blocks()
 
     def append(self, to: Spilled, data: Buffer) -> None:
-        """Write behind what is there already.  Raises SpillError; then everything is as it was."""
+        """Append `data` to `to`.  Raises SpillError if the disk refuses it; then everything is as it was."""
         end = to.end + len(data)
         new = [self.blocks.take() for _ in range(-(-end // BLOCK) - len(to.blocks))]
         within = to.end % BLOCK
@@ -153,7 +153,7 @@ class SpillFile:
         return b"".join(parts)
 
     def drop(self, what: Spilled) -> None:
-        """Forget the rest of what was spilled.  The file becomes shorter if its end is free."""
+        """Free the blocks that `what` still has.  The file becomes shorter if its end is free."""
         for number in what.blocks:
             self.blocks.give_back(number)
         what.blocks.clear()

@@ -21,7 +21,7 @@ LEAVE_FOR_A_WHILE: Final = -2
 
 
 class State(Enum):
-    """What a member knows of itself."""
+    """The states of a member, as it knows them itself."""
 
     OUTSIDE = auto()
     """No member: what it had may be somebody else's.  It joins when records are asked for."""
@@ -36,7 +36,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to a member."""
+    """The events that change the state of a member."""
 
     JOIN = auto()
     """Records are asked for."""
@@ -98,11 +98,11 @@ UNSETTLED: Final = (State.OUTSIDE, State.JOINING, State.RECONCILING, State.REPLA
 
 
 class Verdict(Enum):
-    """What an answer to a heartbeat means."""
+    """What an answer to a heartbeat means for the member that sent it."""
 
     TAKEN = auto()
     AGAIN = auto()
-    """The same again, all of it, after a pause."""
+    """Send the heartbeat again, with everything in it, after a pause."""
     LOST = auto()
     """The partitions are lost; then it joins anew, with epoch 0."""
     REPLACED = auto()
@@ -141,7 +141,7 @@ EVENTS: Final[Mapping[Verdict, Event]] = {
 
 
 def after(state: State, event: Event) -> State:
-    """The state that follows."""
+    """The state of a member after an event in `state`."""
     return TRANSITIONS[state][event]
 
 

@@ -1,4 +1,4 @@
-"""What a member tells its coordinator: everything when it joins, later only what has changed (KIP-848).
+"""Builds the heartbeats of a member: with everything when it joins, later only with what has changed (KIP-848).
 
 Pure functions.  After a heartbeat that was not answered everything is told again: nobody knows what arrived.
 """
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Standing(NamedTuple):
-    """What holds of a member: who it is, what it wants, and what it has."""
+    """All that a member can say in a heartbeat: who it is, what it wants, and what it has."""
 
     group_id: str
     member_id: str
@@ -29,11 +29,11 @@ class Standing(NamedTuple):
     rebalance_timeout_ms: int
     server_assignor: str | None = None
     topics: tuple[str, ...] = ()
-    """Sorted."""
+    """The names of the topics that it is subscribed to, sorted."""
     regex: str | None = None
     """RE2/J, which the coordinator holds names of topics against; None: `topics` are all."""
     owned: frozenset[Place] | None = frozenset()
-    """None, of what was told: it is to be told in any case."""
+    """The partitions that it has; None, in what the coordinator knows: the next heartbeat says them in any case."""
 
 
 def heartbeat(now: Standing, sent: Standing | None, epoch: int) -> ConsumerGroupHeartbeatRequest:
@@ -67,7 +67,7 @@ def _listed(topics: Iterable[str] | None) -> list[str] | None:
 
 
 def by_topic(places: Iterable[Place]) -> list[TopicPartitions]:
-    """Places, sorted, as a request has them."""
+    """Partitions, sorted, in the form of a request."""
     found: dict[uuid.UUID, list[int]] = {}
     for topic_id, number in sorted(places):
         found.setdefault(topic_id, []).append(number)
@@ -75,7 +75,7 @@ def by_topic(places: Iterable[Place]) -> list[TopicPartitions]:
 
 
 def places_in(assignment: Any) -> frozenset[Place] | None:
-    """What an answer gives; None: what was given before still holds."""
+    """The partitions that an answer assigns; None: those assigned before still hold."""
     if assignment is None:
         return None
     return frozenset((topic.topic_id, number) for topic in assignment.topic_partitions for number in topic.partitions)

@@ -59,9 +59,9 @@ _WITH_REGEX: Final = 1
 
 
 class ConsumerGroupMember:
-    """Joins, says that it lives, and leaves.  `server_assignor`: by Kafka's name; None: as the coordinator likes.
+    """A member of a group: joins, sends heartbeats, leaves.  `server_assignor`: by Kafka's name; None: the broker's.
 
-    Partitions are given up and taken by whoever calls `join`, and tells by `has_now` when that is done.
+    Partitions are given up and taken by the caller of `join`, who calls `has_now` when that is done.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ConsumerGroupMember:
         member_id = str(uuid.UUID(int=cluster.runtime.random.getrandbits(128), version=4))
         self._now = Standing(group_id, member_id, group_instance_id, rebalance_timeout_ms, server_assignor)
         self._sent: Standing | None = None
-        """What the coordinator knows; None: nothing for sure."""
+        """What the coordinator knows of this member; None: nothing for sure."""
         self._epoch = self._joined_at = JOIN
         """Of the member, and what it was when it was let in."""
         self._followed = ConsumerGroupMetadata(group_id, group_instance_id=group_instance_id)
@@ -130,11 +130,11 @@ class ConsumerGroupMember:
 
     @property
     def has_lost_place(self) -> bool:
-        """Whether we are no member."""
+        """Whether this is no member: it never joined, has left, or was removed."""
         return self._state is State.OUTSIDE
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who we are, with the newest epoch as long as our place is the one that is followed."""
+        """Group, member id and epoch of commits; the epoch is the newest one of the membership that is followed."""
         return self._followed
 
     def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata | None:
@@ -147,7 +147,7 @@ class ConsumerGroupMember:
         return ConsumerGroupMetadata(self.group_id, self._epoch, self._now.member_id, self._now.group_instance_id)
 
     def follow(self) -> None:
-        """Note that what was given up or lost is so: commits are made in the name of this place from now on."""
+        """Note that partitions given up or lost are read no more: commits have the present epoch from now on."""
         if self._state in MEMBERS:
             self._followed, self._follows_joined_at = self._current(), self._joined_at
 
@@ -159,7 +159,7 @@ class ConsumerGroupMember:
             raise self.fenced
 
     def commit_was_refused(self, member: ConsumerGroupMetadata) -> None:
-        """Ask the coordinator at once whether we are a member still."""
+        """Send a heartbeat at once if `member` is this one: its answer says whether this is a member still."""
         if self.as_of_now(member) is not None:
             self._news.set()
 
@@ -177,7 +177,7 @@ class ConsumerGroupMember:
     async def join(
         self, topics: Sequence[str], owned: Sequence[TopicPartition] = (), regex: str | None = None
     ) -> list[TopicPartition] | None:
-        """Be a member that reads these topics; what the coordinator has given by now.
+        """Become, or stay, a member that reads these topics; the partitions that the coordinator has given by now.
 
         Raises as `Membership.join`.
         """
@@ -233,7 +233,7 @@ class ConsumerGroupMember:
             raise TimedOutError(str(late) if trouble in str(late) else f"{late}; {trouble}") from None
 
     def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:  # noqa: ARG002
-        """Tell the coordinator what we have now: it waits for what was given up, to give it to others."""
+        """Tell the coordinator which partitions this member has now; it gives those that were given up to others."""
         self._has(owned)
         if self._now.owned == self._given:
             self._state = after(self._state, Event.TAKEN)
@@ -263,7 +263,7 @@ class ConsumerGroupMember:
             self._heart = None
 
     async def _beat(self) -> None:
-        """Say that we live, as long as we are a member or want to be one."""
+        """Send heartbeats as long as this is a member or wants to be one."""
         while self._state in HEARTBEATING:
             if self._left_to_poll() <= 0:
                 await self._leave_unpolled()
@@ -286,13 +286,13 @@ class ConsumerGroupMember:
                 pass
 
     def _left_to_poll(self) -> float:
-        """Seconds until somebody must have asked for records."""
+        """Seconds until records must be asked for (`max_poll_interval_ms`); infinite while somebody waits in `join`."""
         if self._waiting:
             return math.inf
         return self.polled_at + self._max_poll_interval_ms / 1000 - asyncio.get_running_loop().time()
 
     async def _exchange(self) -> float | None:
-        """Do one heartbeat and what follows from its answer; seconds that must pass before the next, None: none."""
+        """Send one heartbeat and act on its answer; seconds that must pass before the next, None: none."""
         epoch = JOIN if self._state is State.JOINING else self._epoch
         now, sent, self._sent = self._now, self._sent, None
         if sent is not None and self._is_to_acknowledge:
@@ -318,7 +318,7 @@ class ConsumerGroupMember:
         return self._interval if self._state in MEMBERS else _PAUSE
 
     def _take(self, answer: Any, sent: Standing) -> float | None:
-        """What follows from an answer to a heartbeat that told this."""
+        """Act on the answer to a heartbeat that said `sent`; seconds until the next one, None: when it is due."""
         error = ErrorCode(answer.error_code)
         verdict = verdict_of(error, self._state)
         if verdict is Verdict.TAKEN:
@@ -371,7 +371,7 @@ class ConsumerGroupMember:
         self._be_out(Event.REPLACED, self.fenced)
 
     async def _leave_unpolled(self) -> None:
-        """Leave since nobody polls, so that others have what nobody asks for here."""
+        """Leave the group as `max_poll_interval_ms` have passed without a poll, and log it."""
         logger.warning(
             "group %s: poll() was not called for max_poll_interval_ms=%s: its partitions go to other members until it "
             "is; have fewer records a poll (max_records), or a longer interval",

@@ -18,7 +18,7 @@ _ABOUT: Final = {
 
 
 def refusal(error: ClientError | ErrorCode, now: Standing, message: str | None = None) -> ClientError:
-    """What to tell the owner of a member that is refused; `message`: the coordinator's own."""
+    """The error that the caller of a refused member meets; `message`: the coordinator's own."""
     if error is ErrorCode.UNSUPPORTED_VERSION or isinstance(error, UnsupportedByBrokerError):
         return UnsupportedByBrokerError(
             f'group_protocol="consumer" of group {now.group_id!r} needs a broker that serves ConsumerGroupHeartbeat '
@@ -33,7 +33,7 @@ def refusal(error: ClientError | ErrorCode, now: Standing, message: str | None =
 
 
 def trouble(error: ErrorCode, message: str | None, now: Standing) -> str:
-    """Why a heartbeat has to be repeated, in a sentence."""
+    """Why a heartbeat has to be repeated, for the log and the error of a time-out."""
     if error is ErrorCode.UNRELEASED_INSTANCE_ID:
         return (
             f"another member has group_instance_id {now.group_instance_id!r}, until it leaves or its session ends "

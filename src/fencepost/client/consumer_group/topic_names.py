@@ -1,4 +1,4 @@
-"""The names of topics that a coordinator gives by their ids, and that there are topics to be given."""
+"""Looks up the names of topics that a coordinator gives by their ids, and has topics made that are missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOKS: Final = 5
 
 
 class TopicNames:
-    """Looks topics up for one member."""
+    """Looks topics up by name and by id, for one member."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -46,7 +46,7 @@ class TopicNames:
     async def of(
         self, places: Iterable[Place], topics: Sequence[str] | None, deadline: Deadline
     ) -> dict[TopicPartition, Place]:
-        """Places by topic and number, as far as their topics are known; `topics`: names to ask for, None: all.
+        """Places by topic name and number, those of unknown topics left out; `topics`: names to ask for, None: all.
 
         One that is not known to any broker that was asked is about to be made, or was deleted.  Raises TimedOutError.
         """

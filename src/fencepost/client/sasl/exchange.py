@@ -1,4 +1,4 @@
-"""What every mechanism is: the first message, and an answer to each of the server's."""
+"""The interface of a SASL mechanism: a first message, and an answer to each of the server's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class SaslError(Exception):
-    """By what it said the server is not to be trusted, or not to be understood.  The sentence has no secrets."""
+    """The server's message shows that it cannot be trusted, or makes no sense.  The text has no secrets."""
 
 
 class Exchange(Protocol):
@@ -22,5 +22,5 @@ class Exchange(Protocol):
         ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """What the server's message is answered; None: nothing more is to be said.  Raises SaslError."""
+        """The answer to a message of the server; None: nothing more is to be sent.  Raises SaslError."""
         ...

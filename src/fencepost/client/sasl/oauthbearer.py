@@ -34,7 +34,7 @@ class OAuthBearer:
         self._message = b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
         self.is_complete = False
         self.refusal = ""
-        """What the server said of a token that it does not take; a status such as invalid_token."""
+        """The status by which the server refused the token, as invalid_token; empty: it did not."""
 
     def begin(self) -> bytes:
         return self._message

@@ -38,7 +38,7 @@ _GS2_HEADER: Final = "n,,"
 
 
 class State(Enum):
-    """What has been said in an exchange."""
+    """How far an exchange has come."""
 
     NOTHING = auto()
     CLIENT_FIRST = auto()
@@ -49,7 +49,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens in an exchange."""
+    """The events of an exchange."""
 
     BEGIN = auto()
     SERVER_FIRST = auto()
@@ -67,12 +67,12 @@ TRANSITIONS: Final = {
 
 
 def after(state: State, event: Event) -> State:
-    """The state that follows."""
+    """The state of an exchange after an event; REFUSED after one that may not follow."""
     return TRANSITIONS.get((state, event), State.REFUSED)
 
 
 class ServerFirst(NamedTuple):
-    """What the server wants the password to be hashed with."""
+    """The server's first message: what the password is to be hashed with."""
 
     nonce: str
     salt: bytes
@@ -85,7 +85,7 @@ def client_first_bare(username: str, nonce: str) -> str:
 
 
 def read_server_first(text: str, nonce: str) -> ServerFirst:
-    """The server's first message, if it answers ours.  Raises SaslError."""
+    """The server's first message, read.  Raises SaslError if it is damaged, or does not answer ours with this nonce."""
     fields = text.split(",")
     if [field[:2] for field in fields[:3]] != ["r=", "s=", "i="]:
         raise SaslError("its first message is none of SCRAM's")
@@ -113,7 +113,7 @@ def _bytes_of(text: str) -> bytes:
 
 
 class Keys(NamedTuple):
-    """What both sides derive from the password (RFC 5802 §3)."""
+    """The keys that both sides derive from the password (RFC 5802 §3)."""
 
     client_key: bytes
     stored_key: bytes
@@ -121,14 +121,14 @@ class Keys(NamedTuple):
 
 
 def keys(hash_name: str, password: str, salt: bytes, iterations: int) -> Keys:
-    """The keys of a password, with this salt; so many iterations take their time."""
+    """The keys of a password with this salt; the time that it takes grows with `iterations`."""
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     return Keys(client_key, hashlib.new(hash_name, client_key).digest(), hmac.digest(salted, b"Server Key", hash_name))
 
 
 def proof(of: Keys, said: str, hash_name: str) -> str:
-    """The client's proof: its key, hidden by what only who has the stored key can take away again."""
+    """The client's proof, in base64: the client key XOR a signature that takes the stored key to make."""
     signature = hmac.digest(of.stored_key, said.encode(), hash_name)
     return _text_of(bytes(a ^ b for a, b in zip(of.client_key, signature, strict=True)))
 
@@ -151,7 +151,7 @@ class Scram:
         self._nonce = nonce
         self._first = client_first_bare(username, nonce)
         self._expected = ""
-        """What the server's last message must be."""
+        """The server's last message, as it must be."""
         self.state = State.NOTHING
 
     @property
