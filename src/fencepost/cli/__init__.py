@@ -1,4 +1,4 @@
-"""The command line.  Each command is a module with `add_arguments` and `run`; only the one that is used is imported."""
+"""The command line.  Each command is a module with `add_arguments` and `run`; only that which is used is imported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Prints the version and ends the process with 0; it is found out only when it is asked for."""
+    """The option --version: prints the version and ends the process with exit code 0."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help=help)

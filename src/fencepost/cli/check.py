@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fencepost.simulation.real_runs import Report
 
 _SHOWN: Final = 20
-"""Broken promises of a run that are told one by one."""
+"""Broken promises of a run that are printed one by one, at most."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the check; exit code 1 if a promise was broken, else 0.  Raises Refused for what cannot be worked on."""
+    """Run the check; exit code 1 if a promise was broken, else 0.  Raises Refused, as for a broker it cannot reach."""
     from fencepost.client import ClientError
 
     seconds = duration(options.duration)
@@ -85,11 +85,11 @@ def _say_it(line: str) -> None:
 
 
 def _say_nothing(line: str) -> None:
-    """Does nothing with a line of the story, which nobody wants."""
+    """Drops a line about the run: `--quiet` was given."""
 
 
 def _lines(report: Report) -> Iterator[str]:
-    """What came of a run, line by line."""
+    """The result of a run, line by line: broken promises, then the counts."""
     for fault in report.faults[:_SHOWN]:
         yield f"BROKEN: {fault}"
     if len(report.faults) > _SHOWN:

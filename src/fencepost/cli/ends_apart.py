@@ -48,12 +48,12 @@ def event_loop() -> asyncio.AbstractEventLoop:
 
 
 class EndsApart(selectors.BaseSelector):
-    """Waits as `selectors.EpollSelector` does.  What is left out of one call is told by a later one."""
+    """A selector as `selectors.EpollSelector`, but for the limits; what one call leaves out a later one returns."""
 
     def __init__(self, most: int = MOST, most_ready: int = MOST_READY) -> None:
         self._most, self._most_ready = most, most_ready
         self._later: deque[tuple[selectors.SelectorKey, int]] = deque()
-        """What is ready and was not told yet.  Whatever becomes ready meanwhile comes behind it."""
+        """The events that are ready and were not returned yet.  Whatever becomes ready meanwhile comes behind them."""
         self._epoll = epoll()
         self._keys: dict[int, selectors.SelectorKey] = {}
         self._by_object = _ByObject(self._keys)
@@ -80,7 +80,7 @@ class EndsApart(selectors.BaseSelector):
         return changed
 
     def select(self, timeout: float | None = None) -> Ready:
-        """What is ready within so many seconds, or at once for 0 and less; without a limit for None."""
+        """The events that are ready within `timeout` seconds; at once for 0 and less, without a limit for None."""
         if timeout is not None:
             # To whole milliseconds, and never too early.
             timeout = math.ceil(max(timeout, 0) * 1000) / 1000
@@ -111,7 +111,7 @@ class EndsApart(selectors.BaseSelector):
         return ready + ended if ended else ready
 
     def _left_out(self) -> Ready:
-        """The next ones of those that are ready and were not told, if they are asked for as they were then."""
+        """The next events that were left out, `most_ready` at most; without those whose key has changed since."""
         now: Ready = []
         while self._later and len(now) < self._most_ready:
             key, events = self._later.popleft()
@@ -159,7 +159,7 @@ def _descriptor(fileobj: FileDescriptorLike) -> int:
 
 
 def _asked(events: int) -> int:
-    """An end is asked for only by whoever reads: who does not could do nothing, and be told again and again."""
+    """The events of epoll for these of `selectors`.  An end only with EVENT_READ: else it would come in each turn."""
     return (EPOLLIN | EPOLLRDHUP if events & selectors.EVENT_READ else 0) | (
         EPOLLOUT if events & selectors.EVENT_WRITE else 0
     )

@@ -1,4 +1,4 @@
-"""`fencepost serve --metrics`: what the node measures, for Prometheus to read.
+"""`fencepost serve --metrics`: the metrics of the node over HTTP, for Prometheus to read.
 
 Names are those of the beans, put together as people do it for Apache Kafka: domain, type, name and attribute, in lower
 case, with _ for what a name may not have in every version of Prometheus.  The other keys of a bean are labels.
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _PATIENCE = 10
-"""Seconds that a reader waits for the node's event loop, and the server for a reader."""
+"""Seconds that a request waits for the node's event loop, and the server for a reader."""
 
 _App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 class _Request(WSGIRequestHandler):
-    """One reader.  What he does wrong is nothing for the log, where the library would write a traceback each time."""
+    """The handler of one request.  A reader's errors are not logged: the library would write a traceback each time."""
 
     timeout = _PATIENCE
 
@@ -42,15 +42,15 @@ class _Request(WSGIRequestHandler):
             super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of requests."""
+        """Does nothing: requests are not logged."""
 
     def get_stderr(self) -> io.StringIO:
-        """What is written there is lost: `_answered` says what went wrong in the node."""
+        """A stream whose text is dropped: `_answered` logs an error of the node."""
         return io.StringIO()
 
 
 def _answered(app: _App) -> _App:
-    """The same application, but where it fails it answers 503, and a line of the node's log says why."""
+    """The same WSGI application, but if it raises it answers 503, and the error is logged."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         try:
@@ -82,7 +82,7 @@ class Exporter:
         self.port: int = self._server.server_port
 
     def tell_of(self, broker: Broker) -> None:
-        """Answer with what this node measures, which has started in the running loop."""
+        """Answer with the metrics of this node, which has started in the running loop."""
         registry = CollectorRegistry()
         registry.register(Measurements(broker, asyncio.get_running_loop()))
         self._server.set_app(_answered(make_wsgi_app(registry)))
@@ -95,14 +95,14 @@ class Exporter:
 
 
 class Measurements:
-    """What a node in this loop measures, as Prometheus collects it in another thread."""
+    """The metrics of a node in this event loop, as a collector that Prometheus calls in another thread."""
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         self._broker = broker
         self._loop = loop
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics.  Called in the server's thread; the node is read in its own."""
+        """The metrics.  Called in the server's thread; the node is read in its own.  Raises TimeoutError after 10 s."""
         measured = asyncio.run_coroutine_threadsafe(self._measure(), self._loop).result(_PATIENCE)
         families: dict[str, UnknownMetricFamily] = {}
         for bean, value in measured.items():
@@ -122,11 +122,11 @@ class Exported(NamedTuple):
     name: str
     labels: Mapping[str, str]
     whole: str
-    """The bean without what has become labels, and the attribute."""
+    """The bean without the keys that became labels, and the attribute: a key of `MEANING`."""
 
 
 def exported(bean: str) -> Exported:
-    """What `domain:type=...,name=...,more=...:attribute` is called, the name being left out or not."""
+    """The name and labels for `domain:type=...,name=...,more=...:attribute`, whose `name` may be left out."""
     domain, keys, attribute = bean.split(":")
     labels = dict(key.split("=", 1) for key in keys.split(","))
     named = {key: labels.pop(key) for key in ("type", "name") if key in labels}

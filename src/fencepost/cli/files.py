@@ -1,4 +1,4 @@
-"""Files that a command is given: read, or opened before the work begins so that it is not done in vain."""
+"""Reads the files that a command is given, and opens those to write before the work, so that it is not in vain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.cli.properties import properties_of
 
 
 class Output:
-    """A file to be written when all is done; until then it stays as it was."""
+    """A file that is opened at once and written when all is done; until then it stays as it was."""
 
     def __init__(self, option: str, path: str) -> None:
         """Open the file.  Raises Refused if it cannot be written."""
@@ -23,11 +23,11 @@ class Output:
             raise self._refused(error) from None
 
     def is_at(self, path: str) -> bool:
-        """Whether it is the file there, which must exist."""
+        """Whether it is the file at `path`.  Raises OSError if there is none."""
         return os.path.samestat(os.fstat(self._file.fileno()), os.stat(path))
 
     def write(self, parts: Iterable[str]) -> None:
-        """Write this, and nothing else.  Raises Refused."""
+        """Replace what the file has by these parts, and close it.  Raises Refused if it cannot be written."""
         try:
             with self._file as file:
                 if stat.S_ISREG(os.fstat(file.fileno()).st_mode):

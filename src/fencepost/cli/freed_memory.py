@@ -1,4 +1,4 @@
-"""What the process of a node does with memory that it has freed: it keeps some, instead of asking for it again at once.
+"""Has the process of a node keep some of the memory that it frees, instead of asking for it again at once.
 
 The C library gives the top of the heap back to the system whenever twice as much of it is free as the largest block
 that was freed so far.  A node reads a few megabytes for each large answer and frees them when that has left, so the
@@ -20,9 +20,9 @@ larger one is the system's again as soon as it is freed.  glibc takes no more fo
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
-"""Their numbers in glibc's malloc.h."""
+"""The numbers of these two settings in glibc's malloc.h."""
 _THEIRS: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
-"""Environment variables by which whoever runs the node says it himself."""
+"""Environment variables by which whoever runs the node chooses these settings himself."""
 
 LOOK_SECONDS: Final = 10
 _STATM: Final = Path("/proc/self/statm")
@@ -61,7 +61,7 @@ def is_to_be_given_back(free: int, resident: int, least: int) -> bool:
 
 
 class FreedMemory:
-    """Gives the system back what is free between blocks in use, from `start` to `stop`.
+    """Gives free memory between blocks in use back to the system, every 10 seconds, from `start` to `stop`.
 
     glibc itself takes from the top of the heap only: one small block up there keeps hundreds of megabytes below it that
     were answers once.
@@ -76,7 +76,7 @@ class FreedMemory:
         self._trim.argtypes = [ctypes.c_size_t]
 
     def start(self) -> None:
-        """Look from now on, where a loop runs."""
+        """Look every 10 seconds from now on; needs a running event loop."""
         self._least = _resident()
         self._look_later()
 
@@ -100,7 +100,7 @@ class FreedMemory:
 
 
 def freed_memory(environ: Mapping[str, str]) -> FreedMemory | None:
-    """Have the process keep some of what it frees; who gives the rest back.  None where nothing is kept."""
+    """Have the process keep some of the memory that it frees; the FreedMemory for the rest, None if it cannot be."""
     if not keep_freed_memory(environ):
         return None
     try:

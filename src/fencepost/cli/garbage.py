@@ -1,4 +1,4 @@
-"""Python's garbage collector in the process of a node, so that nobody waits for it.
+"""Runs Python's garbage collector in the process of a node so that nobody waits for it.
 
 What a node holds lives long, and much of it: 10,000 partitions are a quarter of a million objects.  Python looks at all
 of them whenever their number has grown by a quarter, in one step of up to a quarter of a second.  Here each object is
@@ -21,7 +21,7 @@ _THRESHOLDS: Final = (700, 10, 2)
 So some 25,000 objects at once at the most.
 """
 LOOK_SECONDS: Final = 10
-"""Whoever asks nothing for so long, and has all answers, does not wait for anything, most likely."""
+"""Seconds without a request after which everything may be looked at, as most likely nobody waits."""
 LONGEST_SECONDS: Final = 86_400
 
 
@@ -39,12 +39,12 @@ class GarbageCollection:
         self._seen = 0
         self._was_under_way = False
         self._is_set_aside = False
-        """Whether anything was since everything was looked at."""
+        """Whether objects were set aside since everything was looked at."""
         self._complete_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Set aside all that is there, and collect from now on."""
+        """Set all present objects aside, and collect from now on."""
         gc.freeze()
         gc.collect()  # of nothing: Python puts the next one off until there is a quarter as much as at the last
         gc.set_threshold(*_THRESHOLDS)

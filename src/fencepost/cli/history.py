@@ -1,4 +1,4 @@
-"""`fencepost history`: what `fencepost simulate --history` has saved, told line by line or shown as a page."""
+"""`fencepost history`: prints the history that `fencepost simulate --history` saved, or writes it as a page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Tell the history, or write the page; exit code 0.
+    """Print the history, or write the page; exit code 0.
 
     Raises Refused for a file that is no history, or a damaged one, and for a word that is not in it.
     """

@@ -45,7 +45,7 @@ class NotUsable(ValueError):
 
 
 def properties_of(lines: Iterable[str]) -> dict[str, str]:
-    """What a properties file of Java says; the last of several values counts."""
+    """The settings in a properties file of Java; the last of several values of one counts."""
     found: dict[str, str] = {}
     before = ""
     for line in lines:
@@ -76,9 +76,9 @@ def _plain(text: str) -> str:
 
 
 def options_of(settings: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of a client that these settings mean, but for those that are not about connections.
+    """The arguments of a client for these settings; those that are not about connections are left out.
 
-    Raises NotUsable.
+    Raises NotUsable for a setting that a client does not have, or not with this value.
     """
     for name in settings:
         if name.startswith(("ssl.", "sasl.", "security.")) and name not in _READ:

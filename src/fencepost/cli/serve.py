@@ -107,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve; 0 after a clean stop, be it before the node was ready, 1 if the disk fails.  Raises Refused."""
+    """Run a node; exit code 0 after a clean stop, even before it was ready, 1 if the disk fails.  Raises Refused."""
     signals = StopSignals()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     limit = raise_limit()
@@ -165,7 +165,7 @@ def _is_any_address(host: str) -> bool:
 
 
 def assigned(given: Sequence[str]) -> dict[str, str]:
-    """Settings that were given one by one; the last of several values counts.  Raises Refused."""
+    """The settings of `--set NAME=VALUE`, given one by one; the last of several values counts.  Raises Refused."""
     settings = {}
     for assignment in given:
         name, equals, value = assignment.partition("=")
@@ -176,7 +176,7 @@ def assigned(given: Sequence[str]) -> dict[str, str]:
 
 
 def merged(of_file: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Settings of both; of one that is in both, in whichever unit, that which is given."""
+    """The settings of the file and of `given`; of one that is in both, in whichever unit, the given one."""
     same = {name: finest for name, finest, _ in IN_OTHER_UNITS}
     told = {same.get(name, name) for name in given}
     return {**{name: value for name, value in of_file.items() if same.get(name, name) not in told}, **given}
@@ -190,7 +190,7 @@ def _settings_in(path: str) -> dict[str, str]:
 
 
 def _with_option(refusal: str) -> str:
-    """A refusal, with what there is for a setting of Apache Kafka that is none here: an option, or a proxy."""
+    """A refusal of a setting; for one of Apache Kafka's that is an option here, or another's task, it says so."""
     name = refusal.split()[0]
     if name.startswith(OF_SECURITY):
         return f"{name} is not a broker setting: a node has neither TLS nor SASL nor access lists; see docs/security.md"
@@ -198,7 +198,7 @@ def _with_option(refusal: str) -> str:
 
 
 def _exporter(metrics: Endpoint, data: Path) -> Exporter:
-    """The exporter, which has its address before the node begins anything.  Raises Refused."""
+    """The exporter, listening already before the node begins.  Raises Refused if it cannot, or `data` is in use."""
     try:
         from fencepost.cli.exporter import Exporter
     except ImportError as missing:
@@ -300,7 +300,7 @@ async def _until_signalled(broker: Broker, data: str, exporter: Exporter | None,
 
 
 def _exit_code(broker: Broker, data: str) -> int:
-    """The exit code of a node that has ended; why, if the disk has failed, is said."""
+    """The exit code of a node that has ended: 1 if the disk has failed, which is logged, else 0."""
     if broker.failed is None or not broker.failed.done():
         return 0
     what_to_do = "nothing acknowledged is lost, start again when the disk is well"

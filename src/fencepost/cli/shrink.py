@@ -19,11 +19,11 @@ class Shrunk(NamedTuple):
 
     plan: Plan
     source: str
-    """Source of a test that fails as long as the plan does."""
+    """The source of a test that fails as long as the plan breaks its promise."""
 
 
 def shrink(plan: Plan, command: str, tries: int) -> int:
-    """Print the test; exit code 1, for a promise is broken.  Raises Refused if none is.
+    """Shrink a plan and print its test; exit code 1, for a promise is broken.  Raises Refused if none is.
 
     `tries`: how many plans are tried, at most.
     """
@@ -35,9 +35,9 @@ def shrink(plan: Plan, command: str, tries: int) -> int:
 
 
 def shrunk(plan: Plan, fault: str, command: str, tell: Callable[[str], None], most: int) -> Shrunk:
-    """The shortest plan that breaks the same promise.  `plan`: with its script; `fault`: what a checker said.
+    """The shortest plan that breaks the same promise.  `plan`: with its script; `fault`: the checker's sentence.
 
-    `most`: how many plans are tried.  `tell` is called with lines that say how far it is.
+    `most`: how many plans are tried, at most.  `tell` is called with lines that say how far it is.
     """
     failed = property_of(fault)
     said = [fault]
@@ -60,7 +60,7 @@ def shrunk(plan: Plan, fault: str, command: str, tell: Callable[[str], None], mo
 
 
 def size_of(plan: Plan) -> str:
-    """How much a plan has, in words."""
+    """The numbers of clients, faults, transactions, records and settings of a plan, and its seconds, in words."""
     script, given = plan.script or Script(), plan.circumstances
     transactions = [each for those in script.transactions.values() for each in those]
     faults = len(script.troubles) + len(script.requests) + len(script.calls)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST: Final = 365 * 24 * 3600
-"""Seconds: nobody waits for the end of more, and what is no number any more has none."""
+"""The longest `--for`, in seconds."""
 LARGEST_SEED: Final = 2**63 - 1
 
 
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run simulations; exit code 1 if a promise was broken, else 0.  Raises Refused for what cannot be simulated."""
+    """Run simulations; exit code 1 if a promise was broken, else 0.  Raises Refused for options it cannot use."""
     seconds = duration(options.duration)
     check_seeds(options.seed, options.runs)
     if options.tries < 1:
@@ -126,7 +126,7 @@ def _simulate(options: argparse.Namespace, seconds: float, troubles: Sequence[Tr
 
 
 def _carried_out(plan: Plan, command: str, outputs: Mapping[str, Output]) -> tuple[Report, str]:
-    """What came of a run, and the digest of its history where that is saved."""
+    """The report of a run, and a text with the digest of its history; empty without outputs."""
     from fencepost.simulation import drawn_runs
 
     if not outputs:
@@ -143,7 +143,7 @@ def _carried_out(plan: Plan, command: str, outputs: Mapping[str, Output]) -> tup
 
 
 def again(options: argparse.Namespace, seed: int) -> str:
-    """The command that repeats a seed, for a shell."""
+    """The command, for a shell, that repeats a seed."""
     words = ["fencepost", "simulate", "--seed", str(seed), "--for", options.duration]
     for name in ("faults", "bug"):
         if (value := getattr(options, name)) is not None:
@@ -178,7 +178,7 @@ def _troubles(names: str) -> list[Trouble]:
 
 
 def check_seeds(first: int, runs: int) -> None:
-    """Raises Refused unless there are so many seeds from the first one on, and at least one."""
+    """Raises Refused unless `runs` seeds, one at least, from `first` on are in the range."""
     if not 0 <= first <= LARGEST_SEED:
         raise Refused(f"--seed {first}: it must be 0 to {LARGEST_SEED}")
     if runs < 1:

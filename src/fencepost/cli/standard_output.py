@@ -17,7 +17,7 @@ class StandardOutput:
     def __init__(self) -> None:
         self._inner: TextIO | None = sys.stdout
         self.failure: OSError | None = None
-        """Why something was not printed."""
+        """The error because of which nothing is printed any more; None: all was printed."""
 
     def __enter__(self) -> Self:
         if isinstance(self._inner, io.TextIOWrapper):
@@ -33,7 +33,7 @@ class StandardOutput:
         return getattr(self._inner, name)
 
     def write(self, text: str) -> int:
-        """Write, and say how much.  Raises OSError the first time that it cannot be done; after that nothing is."""
+        """Write; the number of characters.  Raises OSError the first time that it fails, then drops all text."""
         try:
             return 0 if self._inner is None else self._inner.write(text)
         except OSError as error:
@@ -41,7 +41,7 @@ class StandardOutput:
             raise
 
     def flush(self) -> None:
-        """Flush.  Raises OSError the first time that it cannot be done; after that nothing is."""
+        """Flush.  Raises OSError the first time that it fails, and does nothing from then on."""
         try:
             if self._inner is not None:
                 self._inner.flush()
@@ -57,9 +57,9 @@ class StandardOutput:
 
 
 def say(line: str, must_be_read: bool = True) -> OSError | None:
-    """Print a line at once, where an error would be taken for one of something else; why it was not printed.
+    """Print a line at once; the error if it was not printed, else None: raised, it could be taken for another's.
 
-    Where it need not be read, that is no failure of the command either.
+    `must_be_read`: whether that fails the command.
     """
     try:
         print(line, flush=True)

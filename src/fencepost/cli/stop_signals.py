@@ -10,7 +10,7 @@ STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """Takes both signals from when it is made on.
+    """Handles both signals, from its making on, for good.
 
     It is not for the event loop to do, which gives them back when it is closed, nor to be undone: what a process does
     at its end is not to be cut off either.
@@ -24,13 +24,13 @@ class StopSignals:
             signal.signal(number, lambda *_: self._note())
 
     def when_one_comes(self, action: Callable[[], object]) -> None:
-        """Do this once, and nothing asked for before, in the event loop as soon as it can; at once if one has come."""
+        """Call `action`, and no earlier one, in the running event loop when the first signal comes, or if one has."""
         self._loop, self._action = asyncio.get_running_loop(), action
         if self._has_come:
             self._loop.call_soon(self._act)
 
     def have_come(self) -> bool:
-        """Whether a signal has come."""
+        """Whether one of the signals has come."""
         return self._has_come
 
     def ignore(self) -> None:

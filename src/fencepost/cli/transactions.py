@@ -1,4 +1,4 @@
-"""`fencepost transactions`: what transactions there are, which of them hang, and the end of one that does (KIP-664)."""
+"""`fencepost transactions`: lists and describes transactions, finds those that hang, and aborts one (KIP-664)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _add_connection(parser: argparse.ArgumentParser, default: str | None) -> Non
 def run(options: argparse.Namespace) -> int:
     """Carry the action out, and print its rows; exit code 0.
 
-    Raises Refused for what cannot be used, and for what the brokers refuse.
+    Raises Refused for options that cannot be used, and for requests that the brokers refuse.
     """
     if options.bootstrap_server is None:
         raise Refused("--bootstrap-server is missing: say where brokers are, as in --bootstrap-server localhost:9092")
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _on_one_line(text: str) -> str:
-    """Other people's text with a backslash for what would end the row, or tell a terminal something."""
+    """Text of others with escapes for all that cannot be printed, as it could end the row or control a terminal."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
@@ -154,7 +154,7 @@ async def _find_hanging(admin: Admin, options: argparse.Namespace) -> list[Seque
 
 
 async def _must_be_there(admin: Admin, at: TopicPartition) -> None:
-    """Raises Refused if a topic does not have this partition: that nothing hangs is not said of such a one."""
+    """Raises Refused if the topic does not have this partition, of which it would else be said that nothing hangs."""
     described = (await admin.describe_topics([at.topic]))[at.topic]
     if at.partition not in [each.partition for each in described.partitions]:
         raise Refused(

@@ -28,7 +28,7 @@ class RebalanceListener:
         """
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """Called after each rebalance, with new partitions (or none) that are about to be read: `seek` says from where."""
+        """Called after each rebalance with the new partitions, if any, before they are read: `seek` says from where."""
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
         """Called with partitions that may be another member's by now: nothing can be committed of them any more.

@@ -101,7 +101,7 @@ class Security:
         return {**self.__dict__, "_context": None}
 
     def called(self, names: Mapping[str, str]) -> Security:
-        """A copy for a caller with other names of settings (ours -> theirs), by which `named` has messages name them."""
+        """A copy for a caller with other names of settings (ours -> theirs), which `named` puts into messages."""
         other = copy.copy(self)
         other._names = names
         return other

@@ -242,7 +242,7 @@ class Transactions:
             return self._prepared
 
     async def complete(self, prepared: PreparedTxnState) -> bool:
-        """Commit a transaction prepared anywhere; whether it surely is committed.  As `Producer.complete_transaction`."""
+        """Commit a prepared transaction; whether it is known to be committed.  As `Producer.complete_transaction`."""
         await self.raise_error()
         following = completion(self._state, is_this_one=prepared == self._prepared)
         if following is State.COMMITTING:
@@ -317,7 +317,7 @@ class Transactions:
     # Requests
 
     async def _register(self) -> None:
-        """Add partitions to the transaction before they are written to (AddPartitionsToTxn); transaction.version 0, 1."""
+        """Send AddPartitionsToTxn before partitions are written to; for transaction.version 0 and 1."""
         while self._state in (State.IN_TRANSACTION, State.COMMITTING):
             waiting = [at for at, known in self._registered.items() if not known]
             if not waiting:

@@ -1,4 +1,4 @@
-"""How far a micro-batch goes: pure functions over offsets."""
+"""The ends of a micro-batch, by its limits, and its parts for tasks: pure functions over offsets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 def limited(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int]:
-    """Ends such that at most `most` offsets lie between, shared out in proportion to what is waiting."""
+    """Ends with at most `most` offsets between them and `start`, shared out in proportion to what is waiting."""
     waiting = {at: max(end[at] - start.get(at, end[at]), 0) for at in end}
     total = sum(waiting.values())
     if total <= most:
@@ -31,14 +31,15 @@ def limited(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, int
 
 
 def between(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between; none in a partition that has no start."""
+    """The number of offsets between start and end, of all partitions; none in one without a start."""
     return sum(max(end[at] - start.get(at, end[at]), 0) for at in end)
 
 
 def is_too_little(start: Offsets, end: Offsets, least: int, waited_ms: int | None, longest_ms: int) -> bool:
-    """Whether a micro-batch is to wait for more than lies between.
+    """Whether a micro-batch is to wait, as fewer than `least` offsets lie between.
 
-    `waited_ms`: milliseconds since the last one, None before the first one, which never waits.
+    `waited_ms`: milliseconds since the last one, None before the first one, which never waits.  From `longest_ms` on it
+    does not wait either.
     """
     if waited_ms is None or not 0 <= waited_ms < longest_ms:
         return False  # a clock that was set back has nobody wait

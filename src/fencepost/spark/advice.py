@@ -17,7 +17,7 @@ _FOR_A_PRODUCER: Final = (
 
 
 def for_a_pipeline(message: str) -> str:
-    """The message of an error without such an end."""
+    """The message of an error of the client without the advice at its end, if it has one of these."""
     for advice in _FOR_A_PRODUCER:
         if message.endswith(advice):
             return message.removesuffix(advice).rstrip(" .:,")

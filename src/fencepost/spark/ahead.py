@@ -1,4 +1,4 @@
-"""What a task sends of its batches while it still puts rows into others, where all tasks are on one machine.
+"""Sends batches of a task while it still puts rows into others, where all tasks are on one machine.
 
 It takes turns with the other tasks at each topic-partition (`ledger`), in a thread of its own: so a turn ends when the
 batches of that turn are acknowledged, whatever the rows take that come next.
@@ -25,16 +25,16 @@ from fencepost.spark.ledger_file import open_ledger
 _WAITING: Final = 8 * 1024 * 1024
 """Bytes of batches from which on the task waits until some of them are acknowledged."""
 _AT_A_TURN: Final = 4
-"""Batches: others wait for the end of a turn."""
+"""Batches in one turn, at most: others wait for its end."""
 _PAUSE: Final = 0.001
-"""Seconds until it is looked again whether somebody's turn has ended."""
+"""Seconds between two looks whether another task's turn has ended."""
 _BEHIND: Final = 1.0
-"""Seconds after which it is told that nobody writes any more: before that why, by the task that stopped."""
+"""Seconds before a task raises PoisonedError: the task that stopped, which knows why, is to fail first."""
 
 
 @dataclass(frozen=True)
 class SendingAhead:
-    """Makes what sends the batches of one task; this is what goes to the tasks.  `ledger`: the path of its file."""
+    """What goes to the tasks: called, it gives the TaskAhead of one task.  `ledger`: the path of the ledger's file."""
 
     bootstrap_servers: str
     security: Security
@@ -119,7 +119,7 @@ class Turning:
         self._turn_ended = asyncio.Event()
         self._receipts: dict[int, Receipt] = {}
         self._records = 0
-        """How many it was given."""
+        """How many records it was given."""
 
     async def put(self, target: int, batch: BatchBuilder) -> None:
         """As `encoding.Ahead.put`."""
@@ -142,7 +142,7 @@ class Turning:
         return list(self._receipts.items())
 
     async def close(self) -> None:
-        """Send nothing more, and end the turns."""
+        """Send nothing more, end the turns, and close what sends and the ledger."""
         for each in self._at_work.values():
             each.cancel()
         await asyncio.gather(*self._at_work.values(), return_exceptions=True)
@@ -161,7 +161,7 @@ class Turning:
                 del self._at_work[target]
 
     async def _send(self, target: int) -> None:
-        """Send what waits for a target until nothing does."""
+        """Send the batches that wait for a target, in turns, until none does.  Raises PoisonedError, and as `put`."""
         try:
             while self._waiting[target]:
                 had_turn = await self._take_turn(target)
@@ -171,7 +171,7 @@ class Turning:
             raise
 
     async def _take_turn(self, target: int) -> bool:
-        """Send some of what waits for a target; whether it was this task's turn."""
+        """Send some of the batches that wait for a target; False: it is another task's turn."""
         with self._ledger.turn(target) as mine:
             if mine is None:
                 return False

@@ -13,7 +13,7 @@ from fencepost.spark.positions import Positions
 
 
 class Asker:
-    """Blocking questions to the cluster."""
+    """Asks the cluster for a source's planner, with an event loop and connections of its own; each call blocks."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options

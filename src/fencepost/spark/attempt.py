@@ -1,4 +1,4 @@
-"""What one attempt at a task does: claim its slot, then write its topic-partitions under the shared transaction.
+"""One attempt at a task: it claims its slot, then writes its topic-partitions in the shared transaction.
 
 Knows nothing of Spark: `tasks` has it run in one.
 """
@@ -27,7 +27,7 @@ BATCH_BYTES: Final = 512 * 1024
 Java gives memory of its own, at once and cleared, to an array of more than half a MiB (if it has less than 2 GiB).
 """
 _CLAIM_TIMEOUT_MS: Final = 1
-"""Of a transaction that is never begun; more may be above the cluster's transaction.max.timeout.ms."""
+"""Milliseconds, for a transaction that is never begun; more may be above transaction.max.timeout.ms."""
 
 
 SECOND_ATTEMPT: Final = "a second attempt of a task does not write: the driver runs the batch again"
@@ -42,22 +42,22 @@ class RowError(ValueError):
 
 
 class Plan(NamedTuple):
-    """What the driver tells every task of one write."""
+    """All that the driver hands to every task of one write."""
 
     application_id: str
     ticket: Ticket
     slots: Slots
-    """What each slot had before the tasks started."""
+    """The producer id and epoch that each slot had before the tasks started."""
     counts: Mapping[str, int]
-    """Partitions of each topic."""
+    """The number of partitions of each topic."""
     compression: Compression = Compression.NONE
     delivery_timeout_ms: float = 120_000
     batch_bytes: int = BATCH_BYTES
-    """The most of a record batch that has more than one record, before compression."""
+    """The most bytes of a record batch that has more than one record, before compression."""
 
 
 def batch_bytes(limits: Iterable[int]) -> int:
-    """The most of a record batch with more than one record, for topics that take so many bytes (max.message.bytes).
+    """The most bytes of a record batch with several records, for topics with these `limits` (max.message.bytes).
 
     Not all of it: what cannot be compressed takes some bytes more with compression than without.
     """
@@ -94,7 +94,7 @@ class _Sent(NamedTuple):
 
 
 async def claim(cluster: Cluster, plan: Plan, slot: int, attempt_number: int) -> Attempt:
-    """Claim a slot.  Raises PoisonedError if somebody may have claimed it before: then nothing may be written.
+    """Claim a slot.  Raises PoisonedError if another attempt may have claimed it before: then nothing may be written.
 
     `attempt_number` is Spark's: 0 for the first attempt of each stage attempt.
     """
@@ -107,7 +107,7 @@ async def claim(cluster: Cluster, plan: Plan, slot: int, attempt_number: int) ->
 
 
 class Sending:
-    """What one task sends under the shared transaction.  `close` it."""
+    """Sends the batches of one task in the shared transaction.  `close` it."""
 
     def __init__(self, cluster: Cluster, plan: Plan) -> None:
         self._cluster = cluster
@@ -119,7 +119,7 @@ class Sending:
         )
 
     async def write(self, at: TopicPartition, records: BatchBuilder) -> None:
-        """Send a batch.  Raises what went wrong before: RowError if a record was too large for its topic."""
+        """Send a batch.  Raises the first error of this task: RowError for a record too large for its topic."""
         if not self._knows_topics:
             await look_up_anew(self._cluster, self._topics)
             self._knows_topics = True
@@ -129,11 +129,11 @@ class Sending:
         self._sent.setdefault(at, []).append(_Sent(count, size, offset))
 
     def go_on(self, at: TopicPartition, records: int) -> None:
-        """Number the next batch for a place behind so many records that others have sent there under this epoch."""
+        """Number the next batch for a place behind the `records` that others have sent there under this epoch."""
         self._writer.go_on(at, records)
 
     async def acknowledged(self, at: TopicPartition) -> Receipt:
-        """Wait until all that was sent to a place since the last call is acknowledged.  Raises as `write`."""
+        """Wait until the batches sent to a place since the last call are acknowledged; their receipt.  As `write`."""
         sent = self._sent.pop(at)
         with self._naming_rows():
             offsets = [await each.offset for each in sent]
@@ -171,13 +171,13 @@ class Attempt(Sending):
         self._elsewhere: dict[TopicPartition, Receipt] = {}
 
     def note(self, at: TopicPartition, sent: Receipt) -> None:
-        """Report these records, too, which a task has sent that gave the other rows."""
+        """Add records to the report of `finish` which the task that computed the rows has sent already."""
         self._elsewhere[at] = sent | self._elsewhere[at] if at in self._elsewhere else sent
 
     async def finish(self, rows: int) -> list[Written]:
-        """Wait until everything is acknowledged; what to report.  `rows`: how many the attempt was given or told of.
+        """Wait until every batch is acknowledged; the report.  `rows`: how many the attempt was given or told of.
 
-        Raises what went wrong, as `write`.
+        Raises as `write`.
         """
         found = self._elsewhere
         for at in list(self._sent):

@@ -1,4 +1,4 @@
-"""Everything that is in a range of one partition, and what became of it: the option `schema` with the value `audit`.
+"""Reads all records of a range of one partition, and the outcome of each: the option `schema` with the value `audit`.
 
 Records that no reader of committed records is shown are in it too, and the markers that end transactions.  What a
 transaction came to stands behind it in the log: the markers are read first, to the end of the log where one is open.
@@ -95,7 +95,7 @@ class Markers:
         """Producers whose transaction has records before `end`, and no marker yet."""
 
     def add_aborted(self, aborted: Iterable[tuple[int, int]]) -> None:
-        """What a reader of committed records is told: producer id and first offset of each transaction."""
+        """Take in aborted transactions, as Fetch answers them: producer id and first offset of each."""
         for producer_id, first in aborted:
             self.aborted.setdefault(producer_id, set()).add(first)
 

@@ -20,7 +20,7 @@ class Behind(NamedTuple):
     """
 
     description: str
-    """Names the topics and the cluster."""
+    """A text with the topics and the cluster, for a person."""
     max_offsets: int
     avg_offsets: float
     min_offsets: int
@@ -52,7 +52,7 @@ def _behind(latest: Positions, read: Positions) -> Behind:
 
 
 def _fields(offset: Any) -> Mapping[str, Any]:
-    """As Spark has it: JSON, or what that means; nothing for a source that counts something else."""
+    """An offset as Spark has it, JSON or its value, as a mapping; empty for a source that counts something else."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)

@@ -1,4 +1,4 @@
-"""What Spark writes down of a query: where its micro-batches end, and its state."""
+"""Reads the checkpoint of a query: where its micro-batches end, and whether it has state."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def make_state(rows: DataFrame) -> None:
-    """Have a micro-batch make its state, which a plan that is not run does not: Spark goes on from that after it."""
+    """Run the plan of a micro-batch and drop its rows, so that its state is written: Spark goes on from that."""
     rows.write.format("noop").mode("overwrite").save()
 
 
 class Checkpoint:
-    """What Spark keeps of a query, on whatever file system it is."""
+    """The checkpoint of a query at `location`, on any file system of Hadoop's."""
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -50,7 +50,7 @@ class Checkpoint:
         return ends
 
     def with_files(self, spark: SparkSession, ends: Sequence[Any]) -> list[Any]:
-        """These end offsets, those of Spark's source of files with a digest of the files of the batch that they count.
+        """`ends`; an offset of Spark's source of files gets a digest of the files that are in the batch of that number.
 
         Planned again such a batch may have other files.
         """
@@ -77,7 +77,7 @@ class Checkpoint:
         return there
 
     def _place(self, spark: SparkSession, name: str) -> tuple[Any, Any]:
-        """The file system, and where a file is in it."""
+        """Hadoop's file system of the checkpoint, and the path of a file in it."""
         jvm: Any = spark.sparkContext._jvm
         path = jvm.org.apache.hadoop.fs.Path(f"{self._location}/{name}")
         return path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), path
@@ -112,13 +112,13 @@ class File(NamedTuple):
     """A file that is read in parts."""
 
     size: int
-    """Bytes of it."""
+    """Its size in bytes."""
     read: Callable[[int, int], bytes]
-    """From this position on so many bytes, which are there."""
+    """A function of a position and a number of bytes, which the file must have there: these bytes."""
 
 
 def entries_of(number: int, file: File) -> list[str]:
-    """What Spark's source of files wrote down of the files of a batch, from the log file of that number.
+    """The lines about the files of batch `number`, from the log file that Spark's source of files wrote for it.
 
     A version, then a line for each file.  Every tenth log file has those of all batches before it too, before its own:
     so it is read from its end, and no further than to the first of another batch.
@@ -153,5 +153,5 @@ def ends_of(text: str) -> list[Any]:
 
 
 def _place(name: str) -> tuple[bool, int, str]:
-    """What puts numbered sources in the order of their numbers, before those that have names."""
+    """A key of sorting: numbered sources in the order of their numbers, before those that have names."""
     return (True, 0, name) if not name.isdecimal() else (False, int(name), name)

@@ -1,4 +1,4 @@
-"""Which attempt at a slot may write, and whether a micro-batch may be committed: pure functions.
+"""Decides which attempt at a slot may write, and whether a micro-batch may be committed: pure functions.
 
 A claim is InitProducerId on the slot's own transactional id, which only ever counts up.  Two attempts at one slot, even
 ones that know nothing of each other, cannot both get the number that is next, and only who gets it may write.
@@ -19,7 +19,7 @@ Slots = Mapping[int, ProducerIdAndEpoch | None]
 
 
 class Written(NamedTuple):
-    """What an attempt reports of one topic-partition; without topic and partition if it was given no rows at all.
+    """The report of an attempt on one topic-partition; without topic and partition if it was given no rows at all.
 
     `rows`: how many the attempt was given, for all its topic-partitions.  `records`: how many the broker acknowledged
     in this one, between `first_offset` and `last_offset`.  `size`: bytes of their record batches before compression.
@@ -70,7 +70,7 @@ def refusal(before: Slots, written: Sequence[Written], after: Slots) -> str | No
 
 
 def _refused_claim(before: Slots, written: Sequence[Written], after: Slots) -> str | None:
-    """Each slot must have been claimed once, by the attempt that reported."""
+    """Why not to commit, None if each slot was claimed once, by the attempt that reported."""
     claims: dict[int, ProducerIdAndEpoch] = {}
     for found in written:
         if found.slot not in before:
@@ -87,7 +87,7 @@ def _refused_claim(before: Slots, written: Sequence[Written], after: Slots) -> s
 
 
 def _refused_count(written: Sequence[Written]) -> str | None:
-    """Each topic-partition must come from one task, and every row of a task must be acknowledged."""
+    """Why not to commit, None if each topic-partition comes from one task, and every row of a task is acknowledged."""
     owners: dict[TopicPartition, int] = {}
     acknowledged: Counter[int] = Counter()
     for found in written:

@@ -17,7 +17,7 @@ from fencepost.spark.progress import TOPIC, Progress
 
 
 class Number(Enum):
-    """The number of a micro-batch, beside that of the last committed one."""
+    """How the number of a micro-batch stands to that of the last committed one."""
 
     OLDER = "an older number"
     SAME = "the same number"
@@ -25,7 +25,7 @@ class Number(Enum):
 
 
 class End(Enum):
-    """Where the sources stand at an end of a micro-batch, beside where they stood after the last committed one."""
+    """How a start or an end of a micro-batch, in positions of its sources, stands to the last committed end."""
 
     EQUAL = "at the same positions"
     WITHIN = "nowhere beyond them"
@@ -34,7 +34,7 @@ class End(Enum):
 
 
 class Verdict(Enum):
-    """What to do with a micro-batch."""
+    """The things to do with a micro-batch: write it, skip it, or refuse it for one of two reasons."""
 
     WRITE = "it is a new one"
     SKIP = "it was committed before"
@@ -64,7 +64,7 @@ FOLLOWING: Final[Mapping[End, Verdict]] = {
 
 
 class Judgement(NamedTuple):
-    """What to do with a micro-batch; `reason` says why it is refused."""
+    """The verdict on a micro-batch; `reason`: the message if it is refused, else empty."""
 
     verdict: Verdict
     reason: str = ""
@@ -78,7 +78,7 @@ def judge(
     resume: bool = False,
     accept_gap: bool = False,
 ) -> Judgement:
-    """What to do with `batch`, the last committed one being `last` (None: there is none).
+    """The judgement on `batch`, the last committed one being `last` (None: there is none).
 
     `new_query`: another query than that of the last batch is no mistake.  `resume`: neither if it began where the last
     batch ended.  `accept_gap`: rows before it that were not committed are to be left out.
@@ -129,7 +129,7 @@ def judge(
 
 
 def second_write(application_id: str, batch_id: int) -> str:
-    """Why a write is refused that would be skipped as the repetition of another one, and leave its rows out."""
+    """The message for a second write of a batch, with other rows, which else would be skipped as a repetition."""
     return (
         f"batch {batch_id} of application {application_id!r} was committed by another write, and rows that only this "
         "one has are not: a micro-batch is one write. Nothing was written. Give all its rows at once, with a column "
@@ -157,7 +157,7 @@ def _no_record(application_id: str) -> str:
 
 
 def _way_on(application_id: str, *source_offsets: Sequence[Any]) -> str:
-    """What to do instead; `source_offsets` of its sources, of which those of files cannot be told where to begin."""
+    """The advice at the end of a refusal; another one if a source in `source_offsets` reads no topic but files."""
     if any(positions_in_topics(each) is None for ends in source_offsets for each in ends):
         return (
             "begin anew with a new checkpoint and a new application_id, and give a source that reads no topic, as one "
@@ -170,7 +170,7 @@ def _way_on(application_id: str, *source_offsets: Sequence[Any]) -> str:
 
 
 def _of_another_query(application_id: str, last: Progress, batch: Progress, resume: bool) -> Judgement:
-    """What to do with a batch of a query that is not that of the last one, and was not said to be new."""
+    """The judgement on a batch of another query than the last one's, without `new_query`."""
     if resume and _goes_on(batch, last.source_offsets):
         return Judgement(Verdict.WRITE)
     return Judgement(
@@ -183,7 +183,7 @@ def _of_another_query(application_id: str, last: Progress, batch: Progress, resu
 
 
 def _later(application_id: str, last: Progress, batch: Progress, accept_gap: bool) -> Judgement:
-    """What to do with a batch whose number is larger than that of the last one, of the same query."""
+    """The judgement on a batch of the same query whose number is larger than that of the last one."""
     verdict = FOLLOWING[start_of(batch.source_starts, last.source_offsets)]
     if verdict is Verdict.WRITE or (verdict is Verdict.MISSES and accept_gap):
         return Judgement(Verdict.WRITE)
@@ -218,7 +218,7 @@ def _began(end: Mapping[str, Any], batch_id: int) -> Any:
 
 
 def _begins_at(began: Any, last: Mapping[str, Any]) -> bool:
-    """Whether all that the last batch knew is as it was; a partition that came later may have been added."""
+    """Whether `began` has every position of `last`, unchanged; it may have more, as of a partition that came later."""
     for name, known in last.items():
         here = None if began is None else began.get(name)
         if name in OF_THE_END:
@@ -256,7 +256,7 @@ def end_of(offsets: Sequence[Any], last: Sequence[Any]) -> End:
 
 
 def _is_within(position: Any, last: Any) -> bool:
-    """Numbers are compared, place by place; a place that the last batch did not have was at 0 then."""
+    """Whether a position is equal to `last` or before it, place by place; a place that `last` lacks was at 0."""
     if position == last or position is None:
         return True
     if isinstance(position, Mapping):

@@ -53,7 +53,7 @@ _POSITIONS_WITHIN_MS: Final = 10_000
 
 
 class Step(Enum):
-    """How far a micro-batch is, for those who watch."""
+    """The steps of a micro-batch that `watch` is called with."""
 
     WRITTEN = "all tasks are done, nothing is committed"
     COMMITTED = "the transaction is committed, Spark does not know yet"
@@ -66,26 +66,26 @@ class WriteFailed(Exception):
 
 
 class WriteCancelled(Exception):
-    """The tasks of a micro-batch were cancelled by somebody who does not want it now; nothing of it is committed."""
+    """The job of a micro-batch was cancelled, as by `query.stop()`: the driver does not try the batch again."""
 
 
 class Surroundings(Protocol):
-    """What a driver is given of the place where it runs: its connections, and Spark's tasks."""
+    """What a driver needs of the place where it runs: an event loop for its connections, and Spark's tasks."""
 
     async def call(self, work: Coroutine[Any, Any, T], /) -> T:
-        """Carry out what needs the connections of the cluster."""
+        """Run a coroutine that uses the connections of the cluster; its result."""
         ...
 
     async def run_tasks(self, plan: Plan, /) -> Sequence[Written]:
-        """Have each slot's rows written by a task; what the tasks report.
+        """Have each slot's rows written by a task; the reports of the tasks.
 
-        Raises what made one fail, RowError if every attempt would fail of it, and WriteCancelled if the batch is not to
-        be run again.
+        Raises the error of a task that failed, RowError if every attempt would fail so, and WriteCancelled if the batch
+        is not to be run again.
         """
         ...
 
     def tell(self, step: Step, batch_id: int, /) -> None:
-        """Note that a micro-batch has come so far."""
+        """Note that a micro-batch has reached a step."""
         ...
 
 
@@ -122,7 +122,7 @@ class Driver:
         self._accept_gap = accept_gap
         self._counts: dict[str, int] = {}
         self._topic_ids: dict[str, str] = {}
-        """Of the topics that are written to, when the tasks were given their places."""
+        """Name -> id of the topics that are written to, when the tasks were given their places."""
         self._batch_bytes = BATCH_BYTES
         self._progress: Progress | None = None
         self.producer_id_and_epoch = NO_PRODUCER
@@ -187,7 +187,7 @@ class Driver:
         )
 
     async def _try(self, batch: Progress, slots: int, around: Surroundings, course: Course) -> list[str] | None:
-        """None if the batch is committed, else what went wrong.  Nothing is open then."""
+        """Try a batch `attempts` times: None if it is committed, else the messages of the failures, all aborted."""
         failures: list[str] = []
         for _ in range(self._attempts):
             course.attempt()
@@ -220,7 +220,7 @@ class Driver:
         return failures
 
     def _overdue(self) -> str:
-        """What to say if the attempt at a batch took longer than its transaction may be open."""
+        """A sentence if the attempt at a batch took longer than its transaction may be open; else empty."""
         return overdue(self._course.age_ms(), self._timeout_ms)
 
     def _was_committed(self, last: Progress | None, batch: Progress, new_query: bool, *refused: Verdict) -> bool:
@@ -267,7 +267,7 @@ class Driver:
             raise WriteFailed(reason)
 
     async def _count_partitions(self) -> None:
-        """Look up how many partitions the topics have that are written to.  Raises WriteFailed if one is not there."""
+        """Look up the partitions of the topics that are written to.  Raises WriteFailed if a topic is not there."""
         await look_up_anew(self._cluster, self._topics)
         for topic in self._topics:
             deadline = self._cluster.deadline(f"looking up topic {topic!r}")
@@ -283,13 +283,13 @@ class Driver:
             self._topic_ids[topic] = str(view.topic_id)
 
     async def _limit_batches(self) -> None:
-        """Have record batches be no larger than the topics take them."""
+        """Set the most bytes of record batches by max.message.bytes of the topics."""
         deadline = self._cluster.deadline("looking up max.message.bytes")
         limits = await topic_configs(self._cluster, self._topics, "max.message.bytes", deadline)
         self._batch_bytes = batch_bytes(map(int, limits.values()))
 
     async def begin(self, slots: int) -> Plan:
-        """Begin a run: an epoch that no task was ever given, and what the slots have before any task starts."""
+        """Begin a run; the plan has an epoch that no task had before, and the slots as they are before any starts."""
         await self._count_partitions()
         if not self._is_fresh:
             self.producer_id_and_epoch = await self._id.init(self._timeout_ms, self.producer_id_and_epoch)
@@ -301,7 +301,7 @@ class Driver:
         return Plan(self.application_id, ticket, known, places, *rest)
 
     async def commit(self, plan: Plan, written: Sequence[Written], batch: Progress) -> None:
-        """Commit what the tasks wrote, with the progress record and the group's positions.  Raises WriteFailed."""
+        """Commit the records of the tasks, with the progress record and the group's positions.  Raises WriteFailed."""
         reason = refusal(plan.slots, written, await self._describe(list(plan.slots)))
         if reason is not None:
             raise WriteFailed(reason)
@@ -322,7 +322,7 @@ class Driver:
         self._go_on_as(await self._id.end(self.producer_id_and_epoch, True, plan.ticket.tv2))
 
     async def _commit_positions(self, tv2: bool, batch: Progress, topic_ids: Mapping[str, str]) -> None:
-        """Commit the sources' positions, for the lag only: whatever fails of that, the end of the batch decides."""
+        """Commit the sources' positions in the transaction, for the lag only: an error is logged, and not raised."""
         deadline = self._cluster.deadline("committing positions", min(self._cluster.patience_ms, _POSITIONS_WITHIN_MS))
         group = ConsumerGroupMetadata(self.application_id)
         try:
@@ -335,7 +335,7 @@ class Driver:
             logger.warning("application %s: positions of batch %d: %s", self._id.name, batch.batch_id, error)
 
     async def _look_up(self, names: Sequence[str], deadline: Deadline) -> dict[str, str]:
-        """The ids of those of these topics that are there, by name."""
+        """Name -> id of those of these topics that exist.  Raises TimedOutError."""
         while True:
             try:
                 answer = await self._cluster.refresh(names)
@@ -345,7 +345,7 @@ class Driver:
                 return {topic.name or "": str(topic.topic_id) for topic in answer.topics if not topic.error_code}
 
     async def settle(self, batch: Progress) -> bool:
-        """Settle a batch after a failure: whether it is committed all the same, only the answer being lost."""
+        """After a failed attempt, end its epoch; whether the batch is committed all the same, as with a lost answer."""
         await self._end_the_epoch()
         await self._limit_batches()  # it may have failed of a limit that was lowered
         self._progress = await read_progress(self._cluster, self.application_id)
@@ -353,7 +353,7 @@ class Driver:
         return last is not None and (last.query_id, last.batch_id) == (batch.query_id, batch.batch_id)
 
     async def _end_the_epoch(self) -> None:
-        """Drop what is open, and go on under an epoch in which nobody who is late can write.
+        """Abort an open transaction, and take a new epoch, under which no late task can write.
 
         Before transaction.version 2 these are two requests: asked for a new epoch while a transaction is open, Apache
         Kafka takes one for itself, to abort with, and answers the pair that asked as fenced.  Who is late, and opens
@@ -401,7 +401,7 @@ def replaced(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
 
 
 def overdue(took_ms: int, timeout_ms: int) -> str:
-    """What to say of a batch that took longer than its transaction may be open; nothing of another one."""
+    """A sentence on a batch that took longer than its transaction may be open; empty if it did not."""
     if took_ms < timeout_ms:
         return ""
     return (

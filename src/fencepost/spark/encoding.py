@@ -1,4 +1,4 @@
-"""What a task does with rows before the shuffle: choose the topic-partition of each, and put those of one into batches.
+"""Encodes rows before the shuffle: chooses the topic-partition of each, and puts those of one into record batches.
 
 So record batches are shuffled, a few for each topic-partition, and not rows; of those that are sent at once, a receipt.
 The target of a row is a function of the row alone, so that one that is computed again goes where it went before.
@@ -26,15 +26,15 @@ from fencepost.spark.partitioning import bytes_of, murmur2
 from fencepost.spark.worker import set_aside_what_is_loaded
 
 _WHOLE: Final = 10
-"""From this part of the most on a batch is written as it is; smaller ones of several tasks are put together."""
+"""Batches of at least 1 / 10 of the most bytes are written as they are; smaller ones are put together."""
 _ROW: Final = 5
-"""A row may be this part of a batch, if it is to be full without being looked at row by row."""
+"""Rows of at most 1 / 5 of a batch fill it without being looked at one by one."""
 _AROUND: Final = 32
 """Bytes of a record beside key and value, at most."""
 RECORD_GROWS: Final = 14
 """Bytes by which a record grows at most when batches are put together: its offset, time and length count anew."""
 _UNFINISHED: Final = 16 * 1024 * 1024
-"""Bytes of batches that are not full, for all topic-partitions together."""
+"""Bytes of batches that are not full, at most, for all topic-partitions together."""
 
 _TOGETHER: Final = 2 * 1024 * 1024
 """From so many bytes on record batches are handed on together; an Arrow batch takes 2 GiB."""
@@ -49,24 +49,24 @@ _SCHEMA: Final = pa.schema([("target", pa.int32()), ("whole", pa.bool_()), ("bat
 
 
 class Leaving(NamedTuple):
-    """Records that are on their way to the task that writes them."""
+    """A record batch on its way to the task that writes it."""
 
     target: int
-    """Place in `targets`."""
+    """The topic-partition, as its place in `targets`."""
     whole: bool
-    """Whether they are to be a batch of their own."""
+    """Whether it is written as it is; else its records are put together with others."""
     batch: BatchBuilder
 
 
 class Ahead(Protocol):
-    """Sends batches before what is shuffled is read."""
+    """Sends batches in the task that computed the rows, before the shuffle."""
 
     def put(self, target: int, batch: BatchBuilder) -> None:
-        """Send a batch behind those that were given before.  Raises what went wrong with one of those."""
+        """Send a batch behind those given before.  Raises the error of one of those."""
         ...
 
     def finish(self) -> list[tuple[int, Receipt]]:
-        """Wait until all are acknowledged; targets, and receipts for what is there.  Raises what went wrong."""
+        """Wait until all batches are acknowledged; each target with its receipt.  Raises the error of a batch."""
         ...
 
     def close(self) -> None:
@@ -80,8 +80,8 @@ class Encoder:
 
     `topic`: where all rows go, None if they have a column topic.  `counts`: topic -> number of partitions.  A row for
     another topic, or for a partition that its topic does not have, raises RowError.  `batch_bytes`: the most of a
-    batch that has more than one record.  `ahead`: makes what sends the batches that are large enough at once, in this
-    task; without it all of them are handed on.
+    batch that has more than one record.  `ahead`: makes the Ahead that sends batches which are large enough at once, in
+    this task; None: all of them are handed on.
     """
 
     topic: str | None
@@ -157,7 +157,7 @@ def _receipts(receipts: list[tuple[int, Receipt]]) -> pa.RecordBatch:
 
 
 def receipt_in(data: Buffer) -> Receipt:
-    """What `ENCODED` has in place of a batch that was sent."""
+    """The receipt that a row of `ENCODED` has in place of a batch that was sent."""
     return Receipt(*_RECEIPT.unpack(data))
 
 
@@ -265,7 +265,7 @@ def _topics_of(batch: pa.RecordBatch, topic: str | None, counts: Mapping[str, in
 
 
 def _in_one_line(text: str) -> str:
-    """What a row has, to be read in a message."""
+    """Text of a row, for a message: what cannot be printed is escaped, so that it is one line."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
@@ -275,7 +275,7 @@ def _in_one_line(text: str) -> str:
 def fill(
     building: dict[int, BatchBuilder], batch: pa.RecordBatch, row_targets: Numbers, batch_bytes: int
 ) -> Iterator[int]:
-    """Put the rows into the batches of their targets; a target whenever its batch is full, and is to be taken out."""
+    """Put rows into the batches of their targets; gives a target each time its batch is full and must be taken out."""
     if (
         "timestamp" in batch.schema.names
         or "headers" in batch.schema.names
@@ -315,7 +315,7 @@ def _largest(batch: pa.RecordBatch) -> int:
 
 
 def _parts(sorted_targets: Numbers) -> Iterator[tuple[int, int, int]]:
-    """Each target that there is, and where in the order its rows begin and end."""
+    """Each target among `sorted_targets`, with the places in it where its rows begin and end."""
     starts = [0, *(np.flatnonzero(np.diff(sorted_targets)) + 1).tolist(), len(sorted_targets)]
     for start, stop in pairwise(starts):
         if start < stop:

@@ -13,10 +13,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 _ABOUT_THE_QUERY: Final = "=== Streaming Query ==="
-"""What stands before the plan of a query."""
+"""The line in Spark's message before the plan of a query."""
 _STATE: Final = re.compile(r"(?: *SQLSTATE: \w+)+ *$")
 _OF_PYTHON: Final = re.compile(r"[\w.]*\b[A-Z]\w*: \S")
-"""A line in which a traceback says what was raised."""
+"""A line of a traceback with the class and message of an exception."""
 _OF_SPARK: Final = "terminated with exception: "
 
 
@@ -44,7 +44,7 @@ def _with_a_note(error: StreamingQueryException) -> StreamingQueryException:
 
 
 def sentence_of(message: str) -> str | None:
-    """What a query ended of, from Spark's message: what Python raised, else what Spark says first; None: neither."""
+    """The cause in Spark's message on a failed query: Python's exception, else Spark's own words; None: neither."""
     said = [_STATE.sub("", line) for line in message.split(_ABOUT_THE_QUERY)[0].splitlines()]
     raised = [line for line in said if _OF_PYTHON.match(line) and not line.startswith("pyspark.errors.")]
     if raised:

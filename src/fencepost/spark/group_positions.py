@@ -1,4 +1,4 @@
-"""Positions of a micro-batch's sources as those of the group of its application, where others see how far it is."""
+"""The positions of a micro-batch's sources as offsets of the application's group, by which others see its lag."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _WITHIN_MS: Final = 10_000
 
 
 def topics_of(source_offsets: Sequence[Any]) -> set[str]:
-    """The topics in which sources stand."""
+    """The topics in which the sources with these offsets have positions."""
     return {at.topic for positions in _positions(source_offsets) for at in positions.offsets}
 
 
 def group_offsets(
     source_offsets: Sequence[Any], cluster_id: str, topic_ids: Mapping[str, str]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets to commit in a cluster among those of a micro-batch: those in topics that are known to be its own.
+    """The offsets of a micro-batch to commit in the cluster `cluster_id`: those in topics that are known to be its own.
 
-    `topic_ids`: of the topics that it has.  One of the same name may be another cluster's, or made anew.
+    `topic_ids`: name -> id of the topics that it has.  One of the same name may be another cluster's, or made anew.
     """
     return {
         at: OffsetAndMetadata(offset)
@@ -53,7 +53,7 @@ def _positions(source_offsets: Sequence[Any]) -> Iterator[Positions]:
 async def positions_of(
     cluster: Cluster, application_id: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The positions of the application's group in these partitions; none where that is not told, which is logged."""
+    """The committed offsets of the application's group in these partitions; none, and a log line, if asking fails."""
     deadline = cluster.deadline("reading the positions of the group", min(cluster.patience_ms, _WITHIN_MS))
     try:
         found = await list_group_offsets(cluster, application_id, partitions, deadline, stable=True)
@@ -69,7 +69,7 @@ def beyond(
     starts: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, int],
 ) -> str | None:
-    """Why a batch must not be written before which rows are missing, since no progress record is there; None if it may.
+    """Why a batch without a progress record must not be written, as the group is beyond its start; None if it may be.
 
     `starts`: where it begins.  `committed`: the group's positions, which are committed in the transaction of a batch.
     """

@@ -1,4 +1,4 @@
-"""A Java that Spark can run on: the machine's if it is 17 or newer, else one that came with Python packages."""
+"""Finds a Java for Spark: the machine's if it is 17 or newer, else one that came with Python packages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NoJava(Exception):
 
 
 def use_java(cache: Path | None = None) -> str:
-    """Set JAVA_HOME for this process if need be; what Java it is.  Raises NoJava.
+    """Set JAVA_HOME for this process if need be; a text that says which Java is used.  Raises NoJava.
 
     `cache`: where a launcher may be written, by default in the user's cache directory.
     """

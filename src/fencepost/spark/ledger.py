@@ -1,4 +1,4 @@
-"""How far each topic-partition is written in one run of a batch, which all tasks of one machine share.
+"""The ledger that all tasks of one machine share: how many records each topic-partition has in one run of a batch.
 
 Several tasks may write one topic-partition in one transaction if they take turns, each going on with the sequence
 number at which the one before it stopped.  Who has its turn holds a lock, notes before anything is sent that the place
@@ -24,7 +24,7 @@ from fencepost.spark.place_states import REFUSED, Move, PlaceState, moved, refus
 
 
 class LedgerStore(Protocol):
-    """Where the states of the places are, as one process has it.  A place is a number from 0 on.
+    """The states of the places, as one process has access to them.  A place is a number from 0 on.
 
     Its locks are those of the process, and gone with it; the states stay.
     """
@@ -54,15 +54,15 @@ class Turn:
 
     @property
     def records(self) -> int:
-        """How many records that were acknowledged the ledger counts at this place."""
+        """The number of acknowledged records at this place."""
         return self.state.records
 
     def begin(self) -> None:
-        """Note that something is about to be sent."""
+        """Note that records are about to be sent: the place is unsettled."""
         self._note(moved(self.state, Move.BEGIN))
 
     def settle(self, records: int) -> None:
-        """Note that all that was sent, so many records, is acknowledged."""
+        """Note that the `records` sent in this turn are acknowledged: the place is settled."""
         self._note(moved(self.state, Move.SETTLE, records))
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Ledger:
     def turn(self, place: int) -> Iterator[Turn | None]:
         """A turn at a place until the end of the block; None while another process has it.
 
-        Raises PoisonedError where another one stopped in the middle of its turn, or the place is closed.
+        Raises PoisonedError if a process stopped in the middle of its turn there, or the place is closed.
         """
         if not self._store.lock(place):
             yield None
@@ -104,14 +104,14 @@ class Ledger:
             self._store.unlock(place)
 
     def close(self) -> None:
-        """End the turns of this process."""
+        """Give up the turns of this process, and close the store."""
         self._store.close()
 
 
 class Turns:
-    """Writes of one attempt at a slot, which has one turn at each place from the first batch on.  `close` it.
+    """Writes for one attempt at a slot, in one turn at each place, from its first batch there on.  `close` it.
 
-    `places`: those of the ledger.
+    `places`: the topic-partitions, in the order of the ledger.
     """
 
     def __init__(self, ledger: Ledger, attempt: Attempt, places: Sequence[TopicPartition]) -> None:
@@ -134,7 +134,7 @@ class Turns:
         self._ledger.close()
 
     async def write(self, place: int, records: BatchBuilder) -> None:
-        """Send a batch behind all that is there.  Raises PoisonedError where others still write, and as the attempt."""
+        """Send a batch behind all that is there.  Raises PoisonedError if others still write; as `Attempt.write`."""
         if place not in self._turns:
             mine = self._held.enter_context(self._ledger.turn(place))
             if mine is None:
@@ -146,7 +146,7 @@ class Turns:
         await self._attempt.write(self._places[place], records)
 
     async def finish(self, rows: int) -> list[Written]:
-        """As `Attempt.finish`; then the places are settled."""
+        """As `Attempt.finish`; then the places that it wrote to are settled."""
         written = await self._attempt.finish(rows)
         for place, mine in self._turns.items():
             mine.settle(self._written[place])
@@ -156,8 +156,8 @@ class Turns:
 def close_places(ledger: Ledger, places: Sequence[TopicPartition], written: Sequence[Written]) -> None:
     """Close every place to who is late.
 
-    Raises PoisonedError where somebody wrote, or still writes, of whom nothing is reported.  `places`: those of the
-    ledger; `written`: what attempts report whose results were taken.
+    Raises PoisonedError where an attempt wrote, or still writes, that is not in `written`: the reports of the attempts
+    whose results Spark took.  `places`: the topic-partitions, in the order of the ledger.
     """
     there = reported(written)
     for number, at in enumerate(places):

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOCAL: Final = re.compile(r"local(\[|$)")
-"""Spark's master where the tasks are processes of this machine."""
+"""Spark's setting `master` where the tasks are processes of this machine."""
 _PLACE: Final = struct.Struct(">q")
-"""How many records a place has where it is settled, from 0 on: a new file has nothing anywhere."""
+"""A place: its number of records where it is settled; 0 everywhere in a new file.  A negative number: `_OTHERS`."""
 _OTHERS: Final = {Kind.UNSETTLED: -1, Kind.CLOSED: -2}
 
 
@@ -34,7 +34,7 @@ def packed(state: PlaceState) -> bytes:
 
 
 def unpacked(data: bytes) -> PlaceState:
-    """The state of a place, from its bytes in the file.  Raises ValueError for what is nothing of the kind."""
+    """The state of a place, from its bytes in the file.  Raises ValueError if they are none."""
     if len(data) != _PLACE.size:
         raise ValueError(f"the ledger ends after {len(data)} bytes of a place")
     (number,) = _PLACE.unpack(data)
@@ -86,7 +86,7 @@ def _where(place: int) -> tuple[int, int]:
 
 
 def open_ledger(path: str) -> Ledger:
-    """The ledger in a file; as `LedgerFile`."""
+    """The ledger in the file at `path`.  Raises as `LedgerFile`."""
     return Ledger(LedgerFile(path))
 
 
@@ -108,9 +108,9 @@ def _fill(file: IO[bytes], data: bytes) -> None:
 
 @contextmanager
 def shared_ledger(spark: SparkSession, places: int) -> Iterator[str | None]:
-    """A ledger for the tasks of this session; None where they are not all on this machine, or it has no such locks.
+    """The path of a ledger for the tasks of this session; None if they are not all on this machine, or it has no locks.
 
-    Nor where it has no room for one: then nothing is sent ahead, as on a cluster.
+    None, too, without room for its file, which is logged.  Without a ledger nothing is sent ahead, as on a cluster.
     """
     with ExitStack() as held:
         path = None

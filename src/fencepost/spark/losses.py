@@ -1,4 +1,4 @@
-"""Which records that a stream still needed are gone: pure functions over positions."""
+"""Finds records that a stream still needed and that are gone: pure functions over positions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WAY_ON = 'Set .option("failOnDataLoss", "false") to go on without them'
 
 
 class RecordsLostError(FatalBrokerError):
-    """Records that a query was to read are not there.  Its message says what to do with the query."""
+    """Records that a query was to read are not there.  The message says what to do with the query."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(code, message)
@@ -27,7 +27,7 @@ def made_anew(known: Positions, now: Positions) -> list[str]:
 
 
 def behind(known: Positions, ends: Positions) -> dict[TopicPartition, int]:
-    """Where partitions end that end before the position in them, of the topics that are the same."""
+    """The ends of the partitions that end before the position in them, of topics that were not made anew."""
     anew = made_anew(known, ends)
     return {
         at: end for at, end in sorted(ends.offsets.items()) if at.topic not in anew and known.offsets.get(at, end) > end
@@ -35,9 +35,9 @@ def behind(known: Positions, ends: Positions) -> dict[TopicPartition, int]:
 
 
 def in_doubt(known: Positions, ends: Positions) -> dict[TopicPartition, int]:
-    """The leader epochs of positions in partitions that another one leads now: the log may have been truncated.
+    """The leader epochs of positions in partitions with another leader epoch now: the log may have been truncated.
 
-    Where a topic is another one its epochs tell nothing.
+    Without topics that were made anew.
     """
     anew = made_anew(known, ends)
     return {
@@ -48,7 +48,7 @@ def in_doubt(known: Positions, ends: Positions) -> dict[TopicPartition, int]:
 
 
 def truncated(known: Positions, parted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Where the log ended at some time before the position, and is another one from there on.
+    """By partition, the offset before the position from which the log has other records than were read.
 
     `parted`: where what the leader has of the position's leader epoch, and of earlier ones, ends.
     """
@@ -71,7 +71,7 @@ def gone(known: Positions, ends: Positions, pattern: str | None) -> list[str]:
 
 
 def remaining(known: Positions, ends: Positions) -> Positions:
-    """What still counts of a position if losses are accepted.
+    """The position to go on from if losses are accepted.
 
     A topic that was made anew begins at its beginning, so nothing is known of it; a partition that ends before the
     position goes on from its end.
@@ -82,7 +82,7 @@ def remaining(known: Positions, ends: Positions) -> Positions:
 
 
 def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> RecordsLostError | None:
-    """What to tell whoever accepts no loss; None if nothing is lost.  `pattern`: which topics are read, if one says."""
+    """The error of the first loss; None if nothing is lost.  `pattern`: of the topics that are read, None: by name."""
     anew, short = made_anew(known, ends), behind(known, ends)
     if anew:
         return topic_was_made_anew(anew[0])
@@ -98,7 +98,7 @@ def refusal(known: Positions, ends: Positions, pattern: str | None = None) -> Re
 
 
 def refusal_of_late(known: Positions, first: Positions) -> RecordsLostError | None:
-    """What to tell whoever accepts no loss of a partition that a topic of `known` got later; None if nothing is lost.
+    """The error of the first loss in partitions that topics of `known` got later; None if nothing is lost.
 
     `first`: where partitions begin.  One that does not begin at 0 had records that nobody has read.  A topic that is
     new to the query, or was made anew, may begin anywhere: nothing of it was to be read before.
@@ -111,7 +111,7 @@ def refusal_of_late(known: Positions, first: Positions) -> RecordsLostError | No
 
 
 def topic_is_not_there(name: str) -> RecordsLostError:
-    """What to raise where a topic that is to be read by its name is not there, or is no more."""
+    """The error of a topic that is to be read by its name and does not exist, or not any more."""
     return RecordsLostError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"there is no topic {name!r} to read: make it, or put its name right. If this query read it before, it was "
@@ -120,7 +120,7 @@ def topic_is_not_there(name: str) -> RecordsLostError:
 
 
 def topic_was_deleted(name: str) -> RecordsLostError:
-    """What to raise where a topic that the query was to read is no more."""
+    """The error of a topic that the query was to read and that was deleted."""
     return RecordsLostError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {name!r} was deleted: records that this query had not read yet may be lost. {_WAY_ON}",
@@ -128,7 +128,7 @@ def topic_was_deleted(name: str) -> RecordsLostError:
 
 
 def topic_was_made_anew(name: str) -> RecordsLostError:
-    """What to raise where the topic of that name is another one than the query read before."""
+    """The error of a topic that was deleted and made anew since the query read it."""
     return RecordsLostError(
         ErrorCode.UNKNOWN_TOPIC_ID,
         f"topic {name!r} was deleted and made anew: records that this query had not read yet may be lost, and those "
@@ -137,7 +137,7 @@ def topic_was_made_anew(name: str) -> RecordsLostError:
 
 
 def records_are_gone(at: TopicPartition, wanted: int, first: int, end: int) -> RecordsLostError:
-    """What to raise where a partition has nothing at an offset that was to be read."""
+    """The error of a partition that does not have an offset that was to be read; it has those from `first` to `end`."""
     where = f"begins at {first}" if first > wanted else f"ends at {end}"
     return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -147,7 +147,7 @@ def records_are_gone(at: TopicPartition, wanted: int, first: int, end: int) -> R
 
 
 def log_was_truncated(at: TopicPartition, position: int, parted: int) -> RecordsLostError:
-    """What to raise where a log lost its end and was written on: other records stand where the query has read."""
+    """The error of a log that was truncated at `parted`, before the `position` of the query, and written on."""
     return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{at.topic}-{at.partition} was read to offset {position}, but lost its records from {parted} on since, as by "
@@ -157,7 +157,7 @@ def log_was_truncated(at: TopicPartition, position: int, parted: int) -> Records
 
 
 def leader_epoch_went_back(at: TopicPartition, epoch: int) -> RecordsLostError:
-    """What to raise where a partition has an earlier leader epoch than before, as only a copy put back has."""
+    """The error of a partition with an earlier leader epoch than before, as only a cluster put back from a copy has."""
     return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{at.topic}-{at.partition} was read under leader epoch {epoch}, and its leader knows earlier ones only: the "
@@ -167,7 +167,7 @@ def leader_epoch_went_back(at: TopicPartition, epoch: int) -> RecordsLostError:
 
 
 def offset_is_not_there(option: str, at: TopicPartition, wanted: int, end: int) -> RecordsLostError:
-    """What to raise where a batch is told to begin, or to end, behind the end of a partition."""
+    """The error of an `option` that has a batch begin, or end, behind the end of a partition."""
     return RecordsLostError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{option} has {at.topic}-{at.partition} at {wanted}, but it ends at {end}: give an offset that is there. If "

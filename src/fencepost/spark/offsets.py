@@ -1,4 +1,4 @@
-"""What the source asks the cluster: which partitions there are, and where they begin and end."""
+"""The requests of a source to the cluster: which partitions there are, and where they begin and end."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from fencepost.spark.topic_lookups import look_up_anew
 logger = logging.getLogger(__name__)
 
 PINS: Final = "/initial"
-"""What stands behind an application's id in the name of the group that keeps where its sources began."""
+"""The end of the name, behind the application's id, of the group that keeps where its sources began."""
 _CATCHES_UP_WITHIN_MS: Final = 10_000
 _RELEASED: Final = "released"
 _REPORTED_WITHIN: Final = 5
-"""Seconds."""
+"""Seconds after which reporting a position is given up."""
 
 
 class Subscribed(NamedTuple):
-    """What is to be read, as the cluster has it now."""
+    """The partitions that a source is to read, as the cluster has them now."""
 
     partitions: list[TopicPartition]
-    """Sorted."""
+    """The partitions, sorted."""
     cluster_id: str
     topic_ids: dict[str, str]
-    """Of the topics that have one; brokers before Apache Kafka 2.8 give none."""
+    """Topic -> id, of the topics that have one; brokers before Apache Kafka 2.8 give none."""
 
 
 async def subscribed(cluster: Cluster, options: SourceOptions) -> Subscribed:
-    """The partitions that are to be read.  Raises BrokerError if a topic is not there."""
+    """The partitions that these options have a source read.  Raises BrokerError if a topic is not there."""
     found = []
     ids = {}
     names = await _topics(cluster, options)
@@ -78,7 +78,7 @@ async def _topics(cluster: Cluster, options: SourceOptions) -> list[str]:
 
 
 async def positions_of(cluster: Cluster, bounds: Sequence[Bound], options: SourceOptions) -> list[Positions]:
-    """The positions that each of the bounds means now, all of them in the same partitions of the same topics."""
+    """The positions that each of the bounds means now, all of the same partitions.  Raises BadOption, BrokerError."""
     found = await subscribed(cluster, options)
     try:
         resolved = [await resolve(cluster, found.partitions, bound, options) for bound in bounds]
@@ -92,7 +92,7 @@ async def positions_of(cluster: Cluster, bounds: Sequence[Bound], options: Sourc
 
 
 async def ends_behind(cluster: Cluster, known: Positions, options: SourceOptions) -> Positions:
-    """Where the logs end in which the position lies beyond what may be read.
+    """The ends of the logs, asked for when a position lies beyond what may be read.
 
     A node that has just started may know of less than the one before, topics too: it is given time to find the rest.
     """
@@ -112,9 +112,9 @@ async def ends_behind(cluster: Cluster, known: Positions, options: SourceOptions
 
 
 async def parted(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Where these leader epochs, and earlier ones, end in the logs.
+    """By partition, the offset where this leader epoch, and the earlier ones, end in the log.
 
-    Without those of which a leader does not know: for some time it may be one that leads no more.
+    A partition whose leader does not know the epoch is asked again for 10 seconds, then left out.
     """
     deadline = cluster.deadline("looking for leaders that know of leader epochs", _CATCHES_UP_WITHIN_MS)
     while True:
@@ -133,7 +133,7 @@ async def parted(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict
 async def resolve(
     cluster: Cluster, partitions: Sequence[TopicPartition], bound: Bound, options: SourceOptions
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """The offsets that a bound means now, and for those of an end the leader epoch, where it is told.
+    """The offsets that a bound means now, and of those at the end of a log the leader epoch, where it is known.
 
     Raises BadOption if the bound does not fit the partitions.
     """
@@ -156,7 +156,7 @@ async def resolve(
 async def _latest(
     cluster: Cluster, partitions: Sequence[TopicPartition], isolation: Isolation
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where partitions end, and in which leader epoch, where that is told."""
+    """The ends of partitions, and their leader epochs, where these are known."""
     answers = await list_offsets_and_epochs(cluster, partitions, LATEST, isolation)
     epochs = {at: listed.leader_epoch for at, listed in answers.items() if listed.leader_epoch >= 0}
     return {at: listed.offset for at, listed in answers.items()}, epochs
@@ -205,7 +205,7 @@ async def pinned(
 
 
 async def release(cluster: Cluster, application_id: str, partitions: Sequence[TopicPartition]) -> None:
-    """Let go of what `pinned` keeps: the first micro-batch is planned, and says itself where it begins.
+    """Mark the offsets that `pinned` keeps as released: the planned first micro-batch says itself where it begins.
 
     So a later query begins where it is told to.
     """
@@ -217,7 +217,7 @@ async def release(cluster: Cluster, application_id: str, partitions: Sequence[To
 
 
 async def report(cluster: Cluster, group_id: str, positions: Positions) -> None:
-    """Commit positions for those who ask how far a stream is.  What goes wrong is logged, and nothing else."""
+    """Commit positions for a group, by which others see the lag of a stream.  A failure is logged, and not raised."""
     offsets = {at: OffsetAndMetadata(offset) for at, offset in positions.offsets.items() if offset >= 0}
     named = positions.topic_ids
     topic_ids = {at: uuid.UUID(named[at.topic]) for at in offsets if at.topic in named}

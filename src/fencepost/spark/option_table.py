@@ -25,11 +25,11 @@ class Option(NamedTuple):
 
     name: str
     where: str
-    """BATCH, STREAM or BOTH: what it is for.  The other one refuses it."""
+    """BATCH, STREAM or BOTH: the kind of query that it is for.  The other kind refuses it."""
     values: str
     meaning: str
     in_spark: str = _SAME
-    """How Spark's own source has it."""
+    """What Spark's own source does with it."""
 
 
 #: of the source, beside those of TLS and SASL
@@ -166,7 +166,7 @@ SINK: Final[Mapping[str, str]] = {
 
 
 def of_other_kind(streaming: bool) -> dict[str, str]:
-    """Options that a stream, or a batch, has not: name -> why."""
+    """The options that a stream (`streaming`), or else a batch, refuses: name -> why, as the end of a message."""
     because = (
         "is for a batch: a stream ends where its query is stopped"
         if streaming
@@ -179,7 +179,7 @@ def of_other_kind(streaming: bool) -> dict[str, str]:
 
 
 def unknown(name: str, known: Iterable[str]) -> BadOption:
-    """What to say of an option that is not there: which one may be meant."""
+    """The error of an option that is not `known`; the message names the one that may be meant."""
     name = shown(name)
     spelt = {each.lower(): each for each in known}
     is_kafkas = name.lower().startswith("kafka.")

@@ -1,4 +1,4 @@
-"""Options of the source, read by the table of them (`option_table`)."""
+"""Reads and checks the options of the source, by the table of them (`option_table`)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _NO_JSON: Final = (ValueError, TypeError, AttributeError, RecursionError)
 
 @dataclass(frozen=True)
 class Bound:
-    """Where to begin or end: everywhere the same, or by partition."""
+    """Where a source begins or ends to read: everywhere the same, or by partition."""
 
     otherwise: int
-    """Offset in the partitions that are not named, EARLIEST or LATEST."""
+    """EARLIEST or LATEST: the offset in the partitions that are not named."""
     by_partition: Offsets = field(default_factory=dict)
     timestamp: int | None = None
-    """Milliseconds since 1970, instead of the others."""
+    """A time for all partitions, in milliseconds since 1970, instead of offsets; None: there is none."""
     timestamps: Offsets = field(default_factory=dict)
     """The times by partition, in milliseconds since 1970; empty: there are none."""
     else_latest: bool = True
-    """Where there is no record so young it is the end; if not, that is an error."""
+    """Whether a partition without a record of that time or later counts as at its end; else that is an error."""
     resumed: Positions | None = None
     """Positions at which a committed micro-batch ended; a partition that is not in them came later.  None: not so."""
     option: str = ""
@@ -55,7 +55,7 @@ class Bound:
         return self.timestamp is not None or bool(self.timestamps) or self.by_partition.get(at, LATEST) >= 0
 
     def check(self, partitions: Sequence[TopicPartition]) -> None:
-        """Raises BadOption unless these are the partitions that are named, if any are."""
+        """Raises BadOption if partitions are named and are not just these, or an offset or time is out of range."""
         named, least = (self.timestamps, 0) if self.timestamps else (self.by_partition, EARLIEST)
         if not named or self.resumed is not None:
             return
@@ -82,7 +82,7 @@ def check_order(first: Bound, last: Bound, start: Offsets, end: Offsets) -> None
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What is to be read, from where to where and how, as the options of the source say."""
+    """The options of a source, checked: what to read, from where to where, and how."""
 
     bootstrap_servers: str
     topics: Sequence[str]
@@ -101,13 +101,13 @@ class SourceOptions:
     application_id: str | None
     group_id: str | None
     patience_ms: int
-    """Milliseconds that a task waits for records."""
+    """Milliseconds that a task waits for records before it fails."""
     audit: bool
     security: Security
 
 
 def parse(options: Mapping[str, str], streaming: bool) -> SourceOptions:
-    """The options of the source, from what Spark was given.  Raises BadOption for what makes no sense."""
+    """The options of the source, from those that Spark was given.  Raises BadOption for one that cannot be used."""
     given = {name.lower(): value for name, value in options.items()}
     _check_names(given, streaming)
 
@@ -273,7 +273,7 @@ def parse_positions(name: str, text: str, what: str = "earliest, latest, or JSON
 
 
 def _once(named: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON.  Raises ValueError if it has a name twice, of which the last one would count."""
+    """The fields of a JSON object.  Raises ValueError if it has a name twice, of which the last one would count."""
     fields = dict(named)
     if len(fields) != len(named):
         raise ValueError("a name is there twice")

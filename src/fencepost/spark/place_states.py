@@ -1,4 +1,4 @@
-"""What a topic-partition may be while tasks write to it by turns, and who may do what there: pure functions.
+"""The states of a topic-partition while tasks write to it by turns, and what may be done in each: pure functions.
 
 A place is settled, with so many records; unsettled, from before somebody sends until all of that is acknowledged; or
 closed.  One at a time has a turn at it, and only who has may change it.  Who stops in the middle of a turn leaves it
@@ -18,29 +18,29 @@ from fencepost.spark.claims import Written
 
 
 class Kind(Enum):
-    """What a place may be."""
+    """The states of a place."""
 
     SETTLED = auto()
-    """All that was sent is acknowledged."""
+    """All records that were sent are acknowledged."""
     UNSETTLED = auto()
-    """Somebody sends, or stopped before all was acknowledged."""
+    """A task sends, or stopped before all its records were acknowledged."""
     CLOSED = auto()
-    """The driver has counted all that it commits."""
+    """The driver has counted the records that it commits; nobody may write any more."""
 
 
 class Move(Enum):
-    """What who has a turn may do."""
+    """The moves of whoever has a turn."""
 
     BEGIN = auto()
-    """Note that something is about to be sent."""
+    """Note that records are about to be sent."""
     SETTLE = auto()
-    """Note that all of it is acknowledged."""
+    """Note that all of these are acknowledged."""
     CLOSE = auto()
-    """Keep out whoever comes now: the driver's."""
+    """Let nobody write any more; a move of the driver's."""
 
 
 class PlaceState(NamedTuple):
-    """The state of a place.  `records`: how many were there when it was settled last."""
+    """The state of a place.  `records`: its number of acknowledged records when it was settled last."""
 
     kind: Kind
     records: int = 0
@@ -64,13 +64,13 @@ REFUSED: Final[Mapping[Kind, str | None]] = {
 
 
 def moved(state: PlaceState, move: Move, records: int = 0) -> PlaceState:
-    """The state of a place after a move.  `records`: so many more are there."""
+    """The state of a place after a move, which must be allowed in `state`.  `records`: how many more it has."""
     assert move in MOVES[state.kind], f"{move.name} is not for a place that is {state.kind.name}"
     return PlaceState(MOVES[state.kind][move], state.records + records)
 
 
 def reported(written: Sequence[Written]) -> Mapping[TopicPartition, int]:
-    """How many records each place has, by what attempts report."""
+    """The number of records that each topic-partition has, by the reports of attempts."""
     found = Counter[TopicPartition]()
     for each in written:
         if each.topic is not None and each.partition is not None:
@@ -81,7 +81,7 @@ def reported(written: Sequence[Written]) -> Mapping[TopicPartition, int]:
 def refused_closing(at: TopicPartition, state: PlaceState | None, records: int) -> str | None:
     """Why the driver must not commit what is in a place, None if it may, and closes it.
 
-    `state`: None while another one has its turn there.  `records`: how many are reported.
+    `state`: None while another process has its turn there.  `records`: how many are reported.
     """
     if state is None:
         return f"{at.topic}-{at.partition} is still written by another attempt at the batch"

@@ -1,4 +1,4 @@
-"""Where a stream stands, as Spark keeps it in a checkpoint: a pure type.
+"""The positions of a stream, as Spark keeps them in a checkpoint: a pure type.
 
 The offsets are written as Spark's own Kafka source writes them.  Beside them stands, under names that no topic can
 have, what tells one position from another with the same numbers: the cluster, and the ids of the topics.
@@ -19,20 +19,20 @@ EPOCHS: Final = "@epochs"
 FILES: Final = "@files"
 """Beside an offset of Spark's source of files: a digest of the files of that batch."""
 OF_THE_END: Final = (BEGAN, FIRSTS, EPOCHS)
-"""What stands in the end of a micro-batch, and is no position in it."""
+"""The names in the end of a micro-batch that are no positions."""
 LARGEST: Final = 2**63 - 1
-"""Offset or time of the protocol."""
+"""The largest offset or time of the protocol."""
 LARGEST_PARTITION: Final = 2**31 - 1
 
 
 class Positions(NamedTuple):
-    """The offset of the next record to read, of each partition."""
+    """The positions of a stream: of each partition the offset of the next record to read, and which log that is in."""
 
     offsets: Mapping[TopicPartition, int]
     cluster_id: str = ""
     """The id of the cluster; empty: not known, as where Spark's own Kafka source wrote them."""
     topic_ids: Mapping[str, str] = {}
-    """The ids of the topics, where they are known."""
+    """Topic -> id, where it is known."""
     began: Positions | None = None
     """Where the query began, in the end of its first micro-batch: Spark writes down no other place for it."""
     firsts: Mapping[TopicPartition, int] = {}
@@ -41,7 +41,7 @@ class Positions(NamedTuple):
     """Leader epochs that were seen to lead when the log held all before the offset; where one is known (KIP-320)."""
 
     def encode(self) -> dict[str, Any]:
-        """What Spark is given: can be written as JSON, and is the same for the same positions."""
+        """The positions in the form that Spark is given: a JSON object, the same for the same positions."""
         fields: dict[str, Any] = _by_topic(self.offsets)
         if self.cluster_id:
             fields[CLUSTER] = self.cluster_id
@@ -57,7 +57,7 @@ class Positions(NamedTuple):
 
     @property
     def alone(self) -> Positions:
-        """These positions without what only the end of a micro-batch has."""
+        """These positions without `began` and `firsts`, which only the end of a micro-batch has."""
         return self._replace(began=None, firsts={})
 
     @classmethod
@@ -90,7 +90,7 @@ def positions_in_topics(offsets: Any) -> Positions | None:
 
 
 def without(names: Collection[str], fields: Any) -> Any:
-    """JSON without what stands under these names, however deep."""
+    """A JSON value without the fields of these names, however deep."""
     if isinstance(fields, Mapping):
         return {name: without(names, inner) for name, inner in fields.items() if name not in names}
     return fields

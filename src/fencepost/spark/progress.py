@@ -35,7 +35,7 @@ _FIRST_WINDOW: Final = 200
 _LARGEST_WINDOW: Final = 100_000
 _NO_TRANSACTION: Final = -1
 _SHOWN: Final = 200
-"""Bytes of what cannot be read that an error repeats."""
+"""Bytes of an unreadable record that an error repeats, at most."""
 
 
 class Progress(NamedTuple):
@@ -45,11 +45,11 @@ class Progress(NamedTuple):
     batch_id: int
     source_offsets: list[Any]
     earlier_runs: tuple[str, ...] = ()
-    """Of a job that writes a run at a time, the runs before this one, the oldest first."""
+    """The ids of the runs before this one, of a job that writes a run at a time; the oldest first."""
     source_starts: Sequence[Any] = ()
-    """Where the sources were before it, where that is known; not written, and not read."""
+    """The positions of the sources before it, empty if not known; not part of the record in the topic."""
     started: str = ""
-    """A digest of these positions, which is written; empty where they are not known."""
+    """A digest of `source_starts`, which is in the record; empty if they are not known."""
     topics: str = ""
     """A digest of the names of the topics that it is written to; empty where they are not known."""
     files: str = ""
@@ -66,7 +66,7 @@ class Progress(NamedTuple):
     ) -> Progress:
         """The record of a micro-batch, as it will be read from the topic.
 
-        Offsets of files may say which, under the name FILES.
+        Offsets of Spark's source of files may have a digest of their files, under the name FILES.
         """
         names = _digest(sorted(set(topics))) if topics else ""
         files = [each.get(FILES) if isinstance(each, Mapping) else None for each in source_offsets]
@@ -127,7 +127,7 @@ class Progress(NamedTuple):
 
 
 def _digest(values: Sequence[Any]) -> str:
-    """A digest of values, which tells them from others in little room."""
+    """A digest of JSON values: 32 hexadecimal digits of their SHA-256."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -153,7 +153,7 @@ async def ensure_topic(cluster: Cluster) -> None:
 
 
 async def _make_topic(cluster: Cluster) -> None:
-    """Asked for only where it is not there: who has no right to make topics is told so of one that is, too."""
+    """Create the topic.  Only for one that is missing: without the right to create topics this fails for any."""
     servers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
     creating = Cluster(
         servers,
@@ -172,7 +172,7 @@ async def _make_topic(cluster: Cluster) -> None:
 
 
 def unfit(partitions: int, policy: str | None) -> str | None:
-    """Why the topic cannot keep the records, None if it can.  `policy`: None where nobody may ask for it."""
+    """Why the topic cannot keep the records, None if it can.  `policy`: cleanup.policy, None if it is not known."""
     if partitions != 1:
         return f"topic {TOPIC!r} has {partitions} partitions: it must have 1. Delete it while no query runs"
     if policy not in (None, "compact"):
@@ -196,7 +196,7 @@ class Ledger:
         self._window: list[tuple[int, int | None, bytes | None]] = []
         """Producer id, type of marker (None: a record of the application) and value."""
         self._ends: dict[int, int] = {}
-        """How the next transaction of each producer ends, behind what was looked at."""
+        """Producer id -> the type of its next marker behind the window."""
         self.last: bytes | None = None
 
     def add(self, data: memoryview, end: int) -> int:
@@ -218,7 +218,7 @@ class Ledger:
         return following
 
     def look(self) -> bool:
-        """Look through the window, which is whole; whether the record is in it."""
+        """Look through the window, which is whole; whether the last committed record is in it, and so in `last`."""
         for producer_id, marker, value in reversed(self._window):
             if marker is not None:
                 self._ends[producer_id] = marker

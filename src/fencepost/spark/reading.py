@@ -1,4 +1,4 @@
-"""A range of one partition as Arrow batches, in the columns of Spark's own Kafka source."""
+"""Reads a range of one partition as Arrow batches, in the columns of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def read_range(
 
 
 class RangeReader:
-    """Fetches what a range of one partition has, from its leader."""
+    """Fetches the batches of a range of one partition from its leader."""
 
     def __init__(
         self,
@@ -96,10 +96,10 @@ class RangeReader:
         self._fail_on_data_loss = fail_on_data_loss
         self._topic_id = topic_id
         self._asked_by_name = False
-        """A leader was asked that knows no topic ids, and might have answered of another topic."""
+        """Whether a leader was asked that knows no topic ids, and may have answered of another topic of that name."""
 
     async def fetch(self, position: int) -> tuple[int, memoryview, list[tuple[int, int]] | None]:
-        """Where reading goes on (later than asked if records are lost), raw batches, aborted transactions.
+        """The position of what follows (later than asked if records are lost), raw batches, and aborted transactions.
 
         Raises as `read_range`.
         """
@@ -163,7 +163,7 @@ class RangeReader:
         return await self._is_another_topic(self._cluster.deadline(f"looking up topic {self._at.topic!r}"))
 
     async def _is_another_topic(self, deadline: Deadline) -> bool:
-        """Whether the range is in a topic that is no more; raises instead if that is an error."""
+        """Whether the topic of the range was deleted or made anew.  Raises RecordsLostError if that is an error."""
         if self._topic_id is None:
             return False
         try:
@@ -181,7 +181,7 @@ class RangeReader:
         return True
 
     async def _passed_over(self, position: int) -> int:
-        """Where to go on, as nothing is at this position any more.  Raises RecordsLostError if that is an error."""
+        """The position to go on from, as this one is not in the log.  Raises RecordsLostError if that is an error."""
         cluster, at = self._cluster, self._at
         cluster.forget_topic(at.topic)
         if await self._is_another_topic(cluster.deadline(f"looking up topic {at.topic!r}")):

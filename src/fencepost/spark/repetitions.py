@@ -1,4 +1,4 @@
-"""Whether a second write of a micro-batch, in one run of a query, repeats the first or has other rows."""
+"""Tells whether a second write of a micro-batch, in one run of a query, repeats the first or has other rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Place = tuple[str, str]
 
 
 class Write(NamedTuple):
-    """What is to be written: of a run of a query, under which id and number, the rows, and the topic if one is named.
+    """A write: the run, the query's id and the batch's number (`batch`), the rows, and the topic if one is named.
 
     `rows` is the very DataFrame.  Of two that were made in the same way the rows may be others, as of files that came
     since, and Spark takes two plans for the same that differ in the names of columns.
@@ -26,24 +26,24 @@ class Write(NamedTuple):
 class _Last(NamedTuple):
     batch: tuple[str, str, int]
     rows: Callable[[], object]
-    """What gives them while somebody has them; nothing where it is not known which of several were written."""
+    """Gives the rows while somebody has them; None if it is not known which of several were written."""
     topic: str | None
     is_done: bool
-    """Whether the rows are committed.  Else they may be: their write failed, was interrupted, or is under way."""
+    """Whether the rows are committed for sure; if not they may be: the write failed, was interrupted, or goes on."""
 
 
 class Repetitions:
-    """What was written last in each place, by this process.  In any thread."""
+    """The last write in each place by this process.  In any thread."""
 
     def __init__(self) -> None:
         self._last: Final[dict[Place, _Last]] = {}
         self._marking = Lock()
-        """Of two at once one finds the other's mark."""
+        """Held while a write is marked: of two at once one finds the other's mark."""
 
     def carry_out(self, where: Place, write: Write, work: Callable[[], bool]) -> bool | None:
-        """What `work` returns: whether it wrote, or the batch was committed before.  None: with other rows.
+        """Call `work`: True if it wrote, False if the batch was committed before, None if that was with other rows.
 
-        It is not called where that is known before.
+        `work` is not called if that is known before.
         """
         given = _Last(write.batch, weakref.ref(write.rows), write.topic, is_done=False)
         with self._marking:

@@ -57,13 +57,13 @@ class Course:
         return self._clock.now() - self._begun
 
     def done(self, part: str) -> None:
-        """Count the time since the last call for a part: `begin`, `tasks`, `commit`, `abort`, or what failed."""
+        """Add the time since the last call to a part: `begin`, `tasks`, `commit`, `abort`; any other is left out."""
         now = self._clock.now()
         self._took[part] += max(now - self._since, 0)
         self._since = now
 
     def wrote(self, written: Sequence[Written]) -> None:
-        """Note what all tasks of the attempt have reported, which are done."""
+        """Note that all tasks of the attempt are done, and their reports."""
         self.done("tasks")
         self._written = written
 

@@ -1,4 +1,4 @@
-"""Which task writes a row: all rows of one topic-partition go to one task, as record batches."""
+"""Routes rows to the tasks that write them: those of one topic-partition to one task, as record batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check_columns(df: DataFrame, topic: str | None) -> None:
-    """Raises ValueError with what to do if the columns are not ones that can be written."""
+    """Raises ValueError if the columns of the rows are not those of records; the message says what to do."""
     have = df.columns
     unknown = [name for name in have if name not in KINDS]
     if unknown or "value" not in have:

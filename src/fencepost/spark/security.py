@@ -100,7 +100,7 @@ _LOGIN_MODULES: Final = {
 
 @dataclass(frozen=True)
 class TokenFunction:
-    """A token provider by its name, so that it can go to executors."""
+    """A token provider by its name, `module:function`, so that it can go to executors."""
 
     name: str
 
@@ -110,7 +110,7 @@ class TokenFunction:
 
 
 def parse_security(options: Mapping[str, str] | None) -> Security:
-    """The settings among these options, whose names are in upper or lower case.  Raises BadOption."""
+    """The settings of TLS and SASL among these options, whose names may be in any case.  Raises BadOption."""
     given = {name.lower(): value for name, value in (options or {}).items()}
 
     def get(name: str) -> str | None:
@@ -141,7 +141,7 @@ def parse_security(options: Mapping[str, str] | None) -> Security:
 
 
 def check_names(options: Mapping[str, str] | None) -> None:
-    """Raises BadOption for what is no option of security, where nothing else is expected."""
+    """Raises BadOption if `options` is no dict of strings, or has one that is no option of security."""
     if options is not None and not isinstance(options, Mapping):
         raise BadOption("kafka_options must be a dict of names and texts, as in {'kafka.security.protocol': 'SSL'}")
     for name, value in (options or {}).items():
@@ -226,7 +226,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Login module and its options, of one entry: `<module> <flag> <name>=<value> ... ;`.  Raises ValueError."""
+    """The login module and options of one JAAS entry, `<module> <flag> <name>=<value> ... ;`.  Raises ValueError."""
     tokens = list(_tokens(text))
     pairs = tokens[2:-1]
     signs = [False, False, *[False, True, False] * (len(pairs) // 3), True]

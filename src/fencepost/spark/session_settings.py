@@ -1,4 +1,4 @@
-"""What a write sets in the session of its rows: Spark looks there while it plans the tasks."""
+"""The settings that a write makes in the session of its rows, where Spark looks while it plans the tasks."""
 
 from __future__ import annotations
 

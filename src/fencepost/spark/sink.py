@@ -1,4 +1,4 @@
-"""The sink as Spark's driver calls it: DataFrames in, a thread for the connections, `driver.Driver` for the rest."""
+"""The sink that Spark's driver calls: takes DataFrames, runs tasks, and has `driver.Driver` commit them."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ _INTERRUPTED: Final = (
 """What Spark looks for in an error of Python, to tell the end of a query that was stopped from a failure."""
 
 _LONG_SECONDS: Final = 1.0
-"""After which it is looked whether anybody still wants what is waited for."""
+"""Seconds between two looks whether the query was stopped, while the cluster is waited for."""
 
 
 _REPETITIONS: Final = Repetitions()
-"""Of all sinks in this process."""
+"""The last writes of all sinks in this process."""
 
 
 class _Open(NamedTuple):
-    """What a sink has while it is open."""
+    """The connections and the driver that a sink has while it is open."""
 
     portal: Portal
     cluster: Cluster
@@ -106,7 +106,7 @@ class Sink:
     _security: Security = field(init=False, repr=False)
     _in_use: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
     _user: int | None = field(default=None, init=False, repr=False, compare=False)
-    """The thread that has the lock."""
+    """The id of the thread that has the lock; None: none has."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.application_id, str):
@@ -240,7 +240,7 @@ class Sink:
         return wrote
 
     def _alone(self, call: str, work: Callable[[], T]) -> T:
-        """Do it after what another thread does.  Raises RuntimeError for one that would wait for itself, for ever.
+        """Do `work`, after the call of another thread.  Raises RuntimeError in a thread that would wait for itself.
 
         Who is interrupted leaves the lock, which a context manager written as a generator may keep.
         """
@@ -257,7 +257,7 @@ class Sink:
                 self._user = None
 
     def _tell(self, report: Report) -> None:
-        """Hand the figures of a batch over, when the next write may already begin."""
+        """Call `report` with the figures of a batch; the next write may begin.  An exception of it is logged."""
         if self.report is None:
             return
         try:
@@ -268,14 +268,14 @@ class Sink:
 
 
 def _are_names(topics: object) -> bool:
-    """Whether these are names that can be gone through again and again."""
+    """Whether these are names of topics, one at least, in a collection, which can be iterated over again."""
     if isinstance(topics, str) or not isinstance(topics, Collection):
         return False
     return bool(topics) and all(isinstance(name, str) and name for name in topics)
 
 
 class _InThisThread:
-    """Where the driver runs: Spark is called by the thread that called the sink, and nothing is ever waited for.
+    """The driver's surroundings: Spark is called by the thread that called the sink, and no coroutine ever waits.
 
     So an interrupt of that thread, wherever it comes, is one of the driver.
     """
@@ -348,7 +348,7 @@ def _starts_together(spark: SparkSession, tasks: int) -> bool:
 
 
 def _collected(rows: DataFrame, tag: str) -> list[Any]:
-    """What the tasks give; their job is cancelled where this thread is interrupted.  `tag`: of no other job.
+    """The rows that the tasks give; their job is cancelled if this thread is interrupted.  `tag`: of no other job.
 
     Spark notices Ctrl-C, but no other signal, whose job would go on: its tasks would take the cores of the next write.
     The tag is also what a connection to Java is tried with that an earlier interrupt has cut: the call is sent again,
@@ -368,7 +368,7 @@ def _collected(rows: DataFrame, tag: str) -> list[Any]:
 
 
 def _interrupt_in(error: BaseException, before: BaseException | None) -> BaseException | None:
-    """What interrupted a call of Spark, whose end failed in turn since its connection was cut; None: nothing did.
+    """The interrupt among the causes of `error`, the failure of a call of Spark whose connection it cut; None: none.
 
     `before`: what was being handled when the call began.
     """
@@ -385,7 +385,7 @@ def _never() -> bool:
 
 
 async def _until(is_stopped: Callable[[], bool], work: Coroutine[Any, Any, T]) -> T:
-    """What it returns or raises, but WriteCancelled if it takes long and the query is stopped meanwhile.
+    """The result of `work`.  Raises its error, and WriteCancelled if the query is stopped while it takes long.
 
     Else a cluster that does not answer would keep a query that nobody wants for minutes.
     """

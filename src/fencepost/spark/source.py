@@ -73,7 +73,7 @@ class Range(InputPartition):
         self.start = start
         self.end = end
         self.topic_id = topic_id
-        """None: not known."""
+        """The id of the topic; None: not known."""
 
 
 class FencepostDataSource(DataSource):
@@ -112,7 +112,7 @@ class FencepostDataSource(DataSource):
 
 
 def _check_columns(schema: StructType, options: SourceOptions) -> None:
-    """Raises BadOption for a column that there is not: a user may give any schema, and Spark asks for that."""
+    """Raises BadOption for an unknown column: a user may give any schema, and Spark asks for its columns."""
     there = (*_NAMES, *(_AUDIT_NAMES if options.audit else ()))
     for name in schema.fieldNames():
         if name not in there:
@@ -132,7 +132,7 @@ def _read(options: SourceOptions, schema: StructType, partition: InputPartition)
 
 
 class BatchReader(DataSourceReader):
-    """Reads what lies between the starting and the ending offsets."""
+    """The reader of a batch query: the records from the starting to the ending offsets."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -155,7 +155,7 @@ class BatchReader(DataSourceReader):
 
 
 def _there(asker: Asker, bound: Bound, found: Positions, options: SourceOptions) -> Positions:
-    """What was found to be a bound of a batch, no further than the logs go.
+    """`found`, the positions of a bound of a batch, no further than the ends of the logs.
 
     Raises BrokerError if offsets that were given are not there: nobody is to wait for what may never come.
     """
@@ -169,7 +169,7 @@ def _there(asker: Asker, bound: Bound, found: Positions, options: SourceOptions)
 
 
 class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stands for a reader that cannot be, and says why when it is asked for anything.
+    """A reader in place of one whose options are refused: every call raises the BadOption.
 
     Where none is made at all, Spark's own process for readers (4.3) fails in turn, and the error of that comes last.
     """
@@ -196,7 +196,7 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on from where the last micro-batch ended."""
+    """The reader of a streaming query: plans micro-batches, each from the end of the last one."""
 
     def __init__(self, options: SourceOptions, schema: StructType, clock: Clock | None = None) -> None:
         self._options = options
@@ -205,12 +205,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asker_: Asker | None = None
         self._cap: Positions | None = None
         self._initial: Positions | None = None
-        """Where the query begins, if it has no micro-batch yet."""
+        """The position where the query begins, if it has no micro-batch yet; else None."""
         self._reported: Positions | None = None
         self._planned: dict[str, Any] | None = None
         """The end of the micro-batch that was planned last."""
         self._triggered: int | None = None
-        """When the last micro-batch was planned, None before the first one."""
+        """When the last micro-batch was planned, in milliseconds of the clock; None before the first one."""
         self._is_released = options.application_id is None
         self._unknown: dict[TopicPartition, tuple[int, int]] = {}
         """A leader epoch of which the leader of another one did not know."""
@@ -237,7 +237,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return first.encode()
 
     def _resumed(self, first: Positions, ended: Positions) -> Positions:
-        """Where a query begins that goes on from a committed micro-batch: just there, whatever became of its topics.
+        """The position where a query begins that goes on from a committed micro-batch: its end, with new partitions.
 
         What is lost is found when the first micro-batch is planned, if it is accepted.
         """
@@ -299,7 +299,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned
 
     def _parted(self, known: Positions, ends: Positions) -> dict[TopicPartition, int]:
-        """Where logs were truncated that are written on by now, before the position (KIP-320).
+        """By partition, the offset before the position at which its log was truncated, and written on (KIP-320).
 
         Raises BrokerError for one, and for a log that was put back, if that is an error.  A leader that does not know
         is waited for, and so asked once: the position keeps its epoch until there is something to read.
@@ -317,7 +317,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parted
 
     def _waits(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> bool:
-        """Whether there is too little for a micro-batch.  What is there when a query is to end is not waited for."""
+        """Whether a micro-batch waits as less than minOffsetsPerTrigger is there; with `availableNow` it never does."""
         least = self._options.min_offsets_per_trigger
         if least is None or self._cap is not None:
             return False
@@ -330,13 +330,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def _report(self, done: Positions) -> None:
-        """Commit this position for the group: all batches before it are done."""
+        """Commit a position for the group of the option kafka.group.id, once: all batches before it are done."""
         if self._options.group_id is not None and done not in (self._initial, self._reported):
             self._asker.report(done)
             self._reported = done
 
     def _ends(self, known: Positions) -> Positions:
-        """Where what may be read ends, not before the position unless the log itself does.
+        """The ends up to which records may be read, not before the position unless the log itself ends there.
 
         One that has just started may know less of a transaction's end than the one before.
         """
@@ -357,7 +357,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._asker.positions(Bound(LATEST))._replace(epochs={}).encode()
 
     def _firsts(self, known: Positions, end: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Where partitions begin that came later: at no other than 0 unless records are lost, or the topic is new."""
+        """First offsets of partitions that came later.  Raises RecordsLostError if one of a known topic is not 0."""
         fresh = [at for at in end if at not in known.offsets]
         if not fresh:
             return {}

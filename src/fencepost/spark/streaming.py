@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LARGEST_RUN_ID: Final = 200
 
 Transform = Callable[["DataFrame", int], "DataFrame"]
-"""From the rows of a micro-batch and its number to the rows to write."""
+"""A function of the rows of a micro-batch and its number, which returns the rows to write."""
 
 
 def foreach_batch(
@@ -118,7 +118,7 @@ def resume_offsets(
     otherwise: str = "earliest",
     kafka_options: Mapping[str, str] | None = None,
 ) -> str:
-    """Where the last committed micro-batch of an application ended, for the option `startingOffsets` of a new query.
+    """The end of the last committed micro-batch of an application, as the option `startingOffsets` of a new query.
 
     With it, and `resume=True` for the sink, a query goes on whose checkpoint was lost, or is an older copy: no row is
     left out, and none written twice.  What the checkpoint had besides, state and watermarks, is lost.
@@ -167,7 +167,7 @@ def write(
     topics: Sequence[str] = (),
     **options: Any,
 ) -> bool:
-    """Write a DataFrame in one transaction; whether it was written now.
+    """Write a DataFrame in one transaction; whether it was written now, and not by the same run before.
 
     `run_id` names this run of the job, in at most 200 characters: the same again writes nothing if it was committed
     before, and 500 other runs at most came after it.  Columns and options are those of `write_stream`.  Raises

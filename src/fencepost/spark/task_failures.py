@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MOST: Final = 1000
-"""Tasks of a stage that are looked at."""
+"""The most tasks of a stage that are looked at."""
 _WITHIN_MS: Final = 5_000
-"""Spark takes down what became of a task a little later than it ends the job."""
+"""Milliseconds to wait for Spark to record the ends of tasks, which it does a little after that of the job."""
 
 
 class TaskFailed(Exception):
-    """A task that writes failed; the message is what Spark tells of its first attempt."""
+    """A task that writes failed; the message is Spark's, on its first attempt."""
 
 
 def first_failure(spark: SparkSession, tag: str) -> str | None:
-    """What a task of the jobs with this tag failed of first, none that was refused as a second attempt; None: unknown.
+    """Spark's text on the first failed task of the jobs with this tag, second attempts left out; None: not known.
 
     With `spark.task.maxFailures` above 1, as on a cluster, a task that fails is tried again, and what the job fails of
     is that its later attempts are refused.
@@ -31,7 +31,7 @@ def first_failure(spark: SparkSession, tag: str) -> str | None:
 
 
 def _failed(context: Any, tag: str) -> list[tuple[int, str]]:
-    """The attempts that failed: the number of each, which only counts up, and what Spark tells of it."""
+    """The attempts that failed: the number of each, which only counts up, and Spark's text on it."""
     found: list[tuple[int, str]] = []
     with suppress(Exception):  # this is Spark's own affair: another version may have it elsewhere
         scala = context.sc()

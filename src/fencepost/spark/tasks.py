@@ -1,4 +1,4 @@
-"""What one task of a write does in Spark: record batches in, `attempt.Attempt` for the rest, its report out."""
+"""The function of one task of a write in Spark: it takes record batches, writes them, and gives its report."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ RESULT: Final = (
 
 
 _WAITING: Final = 64 * 1024 * 1024
-"""Bytes that a task keeps to put them together, of all its topic-partitions."""
+"""Bytes of small batches that a task keeps to put them together, at most, of all its topic-partitions."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The function of mapInArrow that writes what it is given."""
+    """The function of mapInArrow that writes the record batches of one Spark partition."""
 
     bootstrap_servers: str
     security: Security
     plan: Plan
     ledger: str | None = None
-    """Where tasks of this machine keep how much is written, if some is written before the shuffle."""
+    """The path of the ledger, if batches are sent before the shuffle; None: none are."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of one Spark partition; a row for each topic-partition of what was written."""
+        """Write the rows of one Spark partition; a row of `Written` for each topic-partition that it wrote to."""
         set_aside_what_is_loaded()
         context = TaskContext.get()
         assert context is not None, "this runs in a Spark task"
@@ -73,11 +73,11 @@ class Task:
 
 
 async def _send(attempt: Attempt, plan: Plan, batches: Iterator[pa.RecordBatch], turns: Turns | None = None) -> int:
-    """Hand all records over; how many there were, with those that were sent already."""
+    """Hand all records over; the number of rows, with those that were sent ahead.  Raises as `Attempt.write`."""
     places, codec = targets(plan.counts), plan.compression
     waiting: dict[int, list[bytes]] = {}
     sizes: Counter[int] = Counter()
-    """Of what is waiting, once it is put together."""
+    """Target -> bytes of its batches that wait, once they are put together."""
     rows = total = 0
 
     async def write(target: int, records: BatchBuilder) -> None:

@@ -1,4 +1,4 @@
-"""The one line of an error that says what failed; Spark's errors hold tracebacks of Python and Java as well."""
+"""Finds the one line of an error that says what failed: Spark's errors hold tracebacks of Python and Java as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The value of one setting for several topics: for those that exist and that the user may describe."""
+"""Asks for the value of one setting of several topics: of those that exist and that the user may describe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost.protocol.messages.describe_configs import TOPIC_RESOURCE, Describ
 
 
 async def topic_configs(cluster: Cluster, topics: Sequence[str], name: str, deadline: Deadline) -> dict[str, str]:
-    """Topic -> what the setting is in it; those are left out that are not there, or of which it may not be known."""
+    """Topic -> its value of the setting `name`; topics that do not exist or may not be described are left out."""
     resources = [
         DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[name])
         for topic in topics

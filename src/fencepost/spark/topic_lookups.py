@@ -1,4 +1,4 @@
-"""Topics that are looked up anew, with one request however many there are."""
+"""Looks topics up anew, with one request however many there are."""
 
 from __future__ import annotations
 

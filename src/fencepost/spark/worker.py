@@ -15,7 +15,7 @@ class LoadedModules:
 
     def __init__(self) -> None:
         self._count = 0
-        """How many there were; 0: it was not told yet."""
+        """The number of modules then; 0: it was not told yet."""
 
     def set_aside(self) -> None:
         """Have the cycle collector look no more at what there is now, if modules were loaded since the last time."""
