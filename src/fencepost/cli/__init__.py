@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says in one sentence what it cannot use."""
+    """An argument parser that refuses arguments in one sentence, without the usage."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(

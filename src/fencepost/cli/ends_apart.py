@@ -129,7 +129,7 @@ class EndsApart(selectors.BaseSelector):
 
 
 class _ByObject(Mapping["FileDescriptorLike", selectors.SelectorKey]):
-    """The keys of a selector, by what was registered."""
+    """The keys of a selector, by the file objects that were registered."""
 
     def __init__(self, keys: dict[int, selectors.SelectorKey]) -> None:
         self._keys = keys

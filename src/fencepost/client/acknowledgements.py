@@ -40,7 +40,7 @@ def checked_acks(acks: int | str, *, enable_idempotence: bool, transactional_id:
 
 
 class Unnumbered:
-    """The rules (`rules.Rules`) of a sender without idempotence: what is sent again may be written twice."""
+    """The rules (`rules.Rules`) of a sender without idempotence: a batch that is sent again may be written twice."""
 
     def __init__(self) -> None:
         self.transactional_id: str | None = None

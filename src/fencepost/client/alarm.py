@@ -17,7 +17,7 @@ class Alarm:
         self.is_set = False
 
     def set(self, when: float) -> None:
-        """Ring at this time of the loop's clock, in seconds, or earlier; after what runs now if it has passed (0)."""
+        """Ring at `when`, in seconds of the loop's clock, or earlier; in the loop's next turn if it has passed (0)."""
         if self._handle is not None:
             if self._at <= when:
                 return

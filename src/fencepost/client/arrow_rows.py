@@ -84,7 +84,7 @@ class Rows:
             place += batch.num_rows
 
     def _checked(self, batch: pa.RecordBatch) -> Numbers:
-        """The bytes that each of these rows takes at most.  Raises TypeError, ValueError for what no record has."""
+        """The bytes that each of these rows takes at most.  Raises TypeError, ValueError if a row can be no record."""
         sizes = np.full(batch.num_rows, OVERHEAD, np.int64)
         for name in ("key", "value"):
             if name in self._names:

@@ -52,19 +52,19 @@ class Assignment:
         self._assigned: list[TopicPartition] | None = None
         """The partitions given to `assign`; None: those of the topics, or the share that the group gives."""
         self._to_follow: Sequence[TopicPartition] | None = None
-        """What was assigned and is not read yet."""
+        """The assigned partitions that are not read yet; None: there are none."""
         self._sought: dict[TopicPartition, OffsetAndMetadata] = {}
-        """Where to begin in partitions that are assigned and not read yet."""
+        """The positions sought in partitions that are assigned and not read yet."""
         self._to_pause: set[TopicPartition] = set()
-        """Those of them of which nothing is to be handed out."""
+        """The partitions not read yet that are paused."""
         self._otherwise: dict[TopicPartition, int] = {}
-        """Where to begin in partitions of which the group has no position."""
+        """The offsets to begin at in partitions of which the group has no committed offset."""
         self._leaderless: dict[TopicPartition, uuid.UUID] = {}
-        """Partitions that have no position, which nobody could be asked for, and the ids of their topics."""
+        """Partitions without a position, as they had no leader to ask for one -> the id of their topic."""
         self._owned: dict[TopicPartition, None] = {}
-        """What the group gave us and we have not given up."""
+        """The partitions that the group gave and that were not given up."""
         self._is_joining = False
-        """A rebalance is gone through: whoever interrupted that would have to give up and take what is left."""
+        """Whether a rebalance is under way: who interrupts it has to give up and take the rest of the partitions."""
         self._listener: RebalanceListener | None = None
 
     # What is to be read
@@ -197,7 +197,7 @@ class Assignment:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Read nothing, until something is followed."""
+        """Read no partitions, until some are followed."""
         self._fetcher.follow({}, {})
         self._leaderless = {}
 
@@ -210,12 +210,12 @@ class Assignment:
         return not (self._fetcher.lost() or self._fetcher.made_anew() or self._to_begin() or self._new_partitions())
 
     def must_join(self) -> bool:
-        """Whether the group is to share the partitions out, or has and what it gave is not taken."""
+        """Whether the group is to be joined, or what it gave is not taken yet."""
         group = self._group if self._assigned is None else None
         return group is not None and (group.must_join or self._joining.is_under_way)
 
     async def _prepare(self) -> None:
-        """Have partitions and positions before anything is fetched.  If it fails, the next call goes on from there.
+        """Join, and find partitions and positions, before anything is fetched.  If it fails the next call goes on.
 
         While others are waited for in a rebalance it is done where something stays ours: that is read on.
         """

@@ -40,7 +40,7 @@ def in_order(members: Mapping[str, Member]) -> list[str]:
 
 
 def assign_ranges(members: Mapping[str, Member], partition_counts: Mapping[str, int]) -> Shares:
-    """Of each topic every subscriber gets a run of partitions, the first ones one more.
+    """Shares in which each subscriber of a topic gets consecutive partitions, the first ones one more.
 
     Topics with as many partitions and the same subscribers are shared out alike.
     """
@@ -59,7 +59,7 @@ def assign_ranges(members: Mapping[str, Member], partition_counts: Mapping[str, 
 
 
 def assign_round_robin(members: Mapping[str, Member], partition_counts: Mapping[str, int]) -> Shares:
-    """All partitions in their order to the members in turn; who does not want a topic is passed over."""
+    """Shares by turns: each partition in its order to the next member that is subscribed to its topic."""
     assigned: Shares = {member: [] for member in in_order(members)}
     turns, turn = list(assigned), 0
     for topic, count in sorted(partition_counts.items()):
@@ -74,7 +74,7 @@ def assign_round_robin(members: Mapping[str, Member], partition_counts: Mapping[
 
 
 def assign_sticky(members: Mapping[str, Member], partition_counts: Mapping[str, int]) -> Shares:
-    """As even as the subscriptions allow, and of what members had they keep as much as that allows.
+    """Shares as even as the subscriptions allow, in which members keep as many of their partitions as that allows.
 
     Nobody has two more than somebody who could have one of them.  Where several say that they had a partition, whoever
     had it in the newest generation did.
@@ -88,7 +88,7 @@ def assign_sticky(members: Mapping[str, Member], partition_counts: Mapping[str, 
 
 
 def assign_cooperatively(members: Mapping[str, Member], partition_counts: Mapping[str, int]) -> Shares:
-    """As `assign_sticky`, but nobody gets what somebody else still has: it is given up first (KIP-429).
+    """As `assign_sticky`, without partitions that another member still has: it gives them up first (KIP-429).
 
     Whoever gives something up joins again, and it is shared out then.
     """
@@ -188,12 +188,12 @@ class _Shares:
                     heapq.heapreplace(heap, (*self._load(heap[0][2]), heap[0][2]))
 
     def even_out(self) -> None:
-        """Move partitions while somebody has two more than somebody else who wants one of them."""
+        """Move partitions while a member has two more than another one that can have one of them."""
         while any(self._even_out(subscribers) for subscribers in self._alike):
             pass
 
     def _even_out(self, subscribers: tuple[str, ...]) -> bool:
-        """Even out among those who want the same topics; whether something was moved."""
+        """Even out among these subscribers of the same topics; whether a partition was moved."""
         has_moved = False
         here = {
             member: [at for at in self.assigned[member] if self._subscribers[at.topic] == subscribers]

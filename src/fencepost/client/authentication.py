@@ -35,7 +35,7 @@ _SAFE_UNTIL: Final = 0.97
 
 
 class Session(NamedTuple):
-    """How long a connection that has logged in may be used, by the event loop's clock, in seconds."""
+    """Until when a connection that has logged in may be used, in seconds of the event loop's clock."""
 
     again_at: float
     """The time at which it logs in again."""

@@ -70,7 +70,7 @@ class Batch:
         """Called for each record, also for one whose future nobody waits for any more."""
         self.builder = BatchBuilder(compression)
         self.whole: asyncio.Future[int] | None = None
-        """Gets the offset of the first record, where somebody asked for the batch as a whole."""
+        """A future of the offset of the first record, if the batch was sent as a whole; else None."""
         self.together: Together | None = None
         """The call by which its records were handed over, if it was one for many; else None."""
         self.deadline = deadline
@@ -81,19 +81,19 @@ class Batch:
         self.base_sequence = -1
         self.tries = 0
         self.last = ""
-        """Why the last try did not write it, or may not have."""
+        """Why the last try did not write it, or may not have, for messages; empty: there was no try."""
         self.in_doubt = False
         """Whether a try may have written it without an answer that says so."""
         self.on_wire = False
-        """Whether an answer to it is waited for."""
+        """Whether a request with it waits for its answer."""
         self.is_stranded = False
-        """A batch before it failed for good, so that it cannot be written under its number, if it is not already."""
+        """Whether a batch before it failed for good: unless it is written already it cannot be under its number."""
         self.fails = False
-        """With the one before it, whatever is answered but that it is written."""
+        """Whether it fails with the one before it unless its answer is that it is written."""
         self.abandoned: ClientError | None = None
-        """What it is told if no answer comes: it was given up, and is not sent again."""
+        """The error of its records if no answer comes, as it was given up and is not sent again; None: it was not."""
         self.ended = False
-        """Whether its records were told what became of them, also where its answer is still to come."""
+        """Whether the futures of its records are set, even if its answer is still to come."""
 
     def append(
         self,
@@ -117,7 +117,7 @@ class Batch:
 
     @property
     def can_be_split(self) -> bool:
-        """Whether it may be sent in halves: not where a try may have written it, or somebody waits for all of it."""
+        """Whether it may be sent in halves: not if a try may have written it, or it was sent as a whole."""
         return self.builder.count > 1 and not self.in_doubt and not self.abandoned and self.whole is None
 
     def halves(self) -> list[Batch]:

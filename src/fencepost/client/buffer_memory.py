@@ -25,7 +25,7 @@ class BufferMemory:
         self.used += size
 
     def give_back(self, size: int) -> None:
-        """Count so many bytes less; somebody who waits may go on."""
+        """Count `size` bytes less; the first who wait in `room` go on if there is room."""
         self.used -= size
         while self._waiting and not self.is_full:
             waiter = self._waiting.popleft()

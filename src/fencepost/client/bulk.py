@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
 def chunks(
     values: Iterable[bytes | None], keys: Iterable[bytes | None] | None, chunk_bytes: int, most_bytes: int
 ) -> Iterator[Chunk]:
-    """Records, so many at a time that they have about `chunk_bytes`, up to one that has more than `most_bytes`.
+    """Records in chunks of about `chunk_bytes`, up to the first that cannot be sent or has more than `most_bytes`.
 
     Raises ValueError at the end if there are not as many keys as values.
     """

@@ -54,7 +54,7 @@ _REFUSED_FOR: Final = 1.0
 
 
 class Use(IntEnum):
-    """What a connection is for: answers come in order, and those of one use may not wait behind those of another."""
+    """The uses of connections to a node, one each: answers come in order, and do not wait for those of another use."""
 
     DATA = auto()
     GROUP = auto()
@@ -94,15 +94,15 @@ class Cluster:
         self.nodes: dict[int, tuple[str, int]] = {}
         self.controller_id = -1
         self.cluster_id = ""
-        """Of the nodes that metadata came from; empty: none came yet, or the cluster has none."""
+        """The id of the cluster, from the last metadata; empty: none came yet, or the cluster has none."""
         self.topics: dict[str, TopicView] = {}
         self.names: frozenset[str] | None = None
-        """Of all topics that are not the broker's own, when they were asked for last; None: never."""
+        """The names of all topics but the broker's own, as of the last Metadata of all topics; None: there was none."""
         self.missing = MissingTopics(client_id)
         self.features = Features(-1, {})
         self._connections: dict[tuple[tuple[str, int], Use], asyncio.Task[Connection]] = {}
         self._refused_until: dict[tuple[str, int], float] = {}
-        """When the loop's clock says this, whoever refused a login is asked again."""
+        """Address that refused a login -> the time of the loop's clock (seconds) before which it is not tried again."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._closed = False
@@ -343,7 +343,7 @@ class Cluster:
             await deadline.pause(because)
 
     def is_led(self, at: TopicPartition) -> bool:
-        """Whether somebody leads a partition, as far as is known."""
+        """Whether a partition has a leader, as far as is known."""
         view = self.topics.get(at.topic)
         return view is not None and view.leaders.get(at.partition, -1) in self.nodes
 
@@ -367,7 +367,7 @@ class Cluster:
             self.forget_topic(at.topic)
 
     def forget_topic(self, name: str) -> None:
-        """Forget what is known of a topic: it has proved wrong."""
+        """Forget the metadata of a topic, which has proved wrong."""
         self.topics.pop(name, None)
 
     # Coordinators

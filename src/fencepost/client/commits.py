@@ -113,11 +113,11 @@ class Commits:
         self._waiting: list[_Commit] = []
         """The commits that are not sent yet, in the order of the calls."""
         self._sent: Sequence[_Commit] = ()
-        """Those of the request that is under way."""
+        """The commits in the request that is under way."""
         self._work: asyncio.Task[None] | None = None
-        """Sends what is not sent at once."""
+        """The task that sends the commits which cannot be sent at once; None: it was never needed."""
         self._at_once: asyncio.Future[OffsetCommitResponse] | None = None
-        """The answer to what was."""
+        """The answer to the commit that was sent at once; None: none is under way."""
         self._late: asyncio.TimerHandle | None = None
 
     async def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
@@ -241,7 +241,7 @@ class Commits:
         return {at: read.get(at, named[at.topic]) for at in positions if at.topic in named}
 
     async def _send_all(self, offsets: GroupOffsets, begun: asyncio.Future[OffsetCommitResponse] | None) -> None:
-        """Send all commits that wait, several in one request if they may be.  `begun`: of what was sent at once."""
+        """Send all commits that wait, several in one request if possible.  `begun`: the answer to one sent at once."""
         while begun is not None or self._waiting:
             if begun is None:
                 self._sent = _for_one_request(self._waiting)

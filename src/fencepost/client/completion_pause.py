@@ -29,7 +29,7 @@ class CompletionPause:
         self._ended_at = float("-inf")
         self._end_took = 0.0
         self._listens = False
-        """The first request of the transaction that followed at once has yet to be answered."""
+        """Whether a transaction followed at once, and its first request is not answered yet."""
         self._given_up = 0
 
     def ended(self, now: float, took: float) -> None:

@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
         self._unwritten: deque[_Waiting] = deque()
-        """Requests without an answer, while what is written before them does not leave."""
+        """Requests that are not answered, and are not handed to the system yet."""
         self._is_paused = False
         self.ranges: dict[int, tuple[int, int]] = {}
         self.features = Features(-1, {})

@@ -114,7 +114,7 @@ class Consumer:
         self._isolation = isolation_of(isolation_level) if order is None else Isolation.READ_UNCOMMITTED
         self._places = Positions(self._cluster, auto_offset_reset, self._isolation, order is not None)
         self.begins_at_beginning = auto_offset_reset == "earliest"
-        """Whether all who read a partition without a position begin at the same one."""
+        """Whether `auto_offset_reset` is "earliest": a partition without a position is begun at the same one by all."""
         self._fetcher = Fetcher(
             self._cluster,
             self._isolation,
@@ -219,7 +219,7 @@ class Consumer:
         return sorted(self._subscription.topics)
 
     async def topics(self) -> list[str]:
-        """Names of the topics that may be read, sorted, without the broker's own: what a pattern is held against."""
+        """Names of the topics that may be read, sorted, without the broker's own; a pattern is matched with these."""
         return await topics_as_of_now(self._cluster)
 
     async def partitions_for_topic(self, topic: str) -> list[int]:
@@ -247,7 +247,7 @@ class Consumer:
         return self._group is not None and self._group.is_cooperative
 
     def check_transactional(self) -> None:
-        """Raises MisuseError unless it is a group's, commits nothing by itself, and reads what is committed."""
+        """Raises MisuseError unless it has a group_id, auto_commit=False and read_committed in offset order."""
         self.group_metadata()
         if self._commits.is_automatic or self._isolation is not Isolation.READ_COMMITTED:
             raise MisuseError("not for transactions: set auto_commit=False, read_committed and offset order")
@@ -355,7 +355,7 @@ class Consumer:
         await self._places.seek(self._share.these_or_all(partitions), LATEST, self.seek)
 
     async def lag(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """How many offsets are between the position and `end_offsets`, of these or all that are being read.
+        """The number of offsets between the position and `end_offsets`, of these partitions or all that are read.
 
         Offsets of control records and of aborted ones count.  Partitions that nobody leads now are left out.  Raises
         MisuseError for one that is not being read.
@@ -390,7 +390,7 @@ class Consumer:
         return self._share.paused()
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """Transactions whose end was not read yet, and what is held of each.  Raises MisuseError in offset order."""
+        """Transactions whose end was not read yet, and the bytes held of each.  Raises MisuseError in offset order."""
         self._check_open(while_closing=True)
         return self._fetcher.open_transactions()
 
@@ -403,7 +403,7 @@ class Consumer:
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Where reading stops now: the high watermark, in offset order with read_committed the last stable offset.
+        """The offsets where reading stops now: the high watermark, with read_committed the last stable offset.
 
         A partition that nobody leads is waited for, `timeout_ms` (None: `max_block_ms`); then OffsetsMissingError names
         it, and has the offsets of the others.

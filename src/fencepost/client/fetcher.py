@@ -64,21 +64,21 @@ class Fetcher:
         self._order = order
         self.followed: dict[TopicPartition, Followed] = {}
         self.working: Working = {}
-        """The position before what was handed out last of each partition: the caller may still be working on that."""
+        """By partition, the position before the records handed out last, on which the caller may still be working."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._lookups = TopicLookups(cluster, self._looked_up)
         self._asked: set[int] = set()
-        """Nodes that have a fetch to answer."""
+        """The nodes that have a Fetch to answer."""
         self._current: Followed | None = None
-        """Where `take_one` took the last record."""
+        """The partition of which `take_one` took the last record."""
         self.lending = Lending()
         self.error: ClientError | None = None
         self._failed: DamagedRecordsError | SpillError | None = None
-        """What went wrong with one partition while others had records to hand out."""
+        """The error of one partition that came while others had records to hand out: the next call raises it."""
         self._unread = Unread()
         self.out_of_range: dict[TopicPartition, tuple[int, EpochEndOffset | None]] = {}
-        """Partitions whose position is not in the log, or not as it was read: that position, and what is there."""
+        """Partitions whose position is not in the log, or not as it was read: that offset, and where the log parted."""
 
     def follow(
         self, positions: Mapping[TopicPartition, int | OffsetAndMetadata], topic_ids: Mapping[str, uuid.UUID]
@@ -257,7 +257,7 @@ class Fetcher:
             raise error
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - it is no error if nothing comes
-        """Wait, at most `timeout` seconds, until something may have come."""
+        """Wait, at most `timeout` seconds, until records may have come."""
         self._waiter = asyncio.get_running_loop().create_future()
         # Without an exception, which newer Pythons keep for a while, and with it all that waits: a forgotten consumer.
         timer = asyncio.get_running_loop().call_later(timeout, self.wake)
@@ -268,7 +268,7 @@ class Fetcher:
             self._waiter = None
 
     def wake(self) -> None:
-        """Wake who is in `wait`: something may have come, or there is something else to look at."""
+        """Wake the caller in `wait`: records or an error may have come."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -392,7 +392,7 @@ class Fetcher:
         return None
 
     def _told_ends(self, partition: Followed, reader: PartitionInCommitOrder, ends: Ends, now: float) -> None:
-        """Take note of `ends`, which the leader told last, and tells again only if it has changed."""
+        """Hand the newest `ends` of the log to a reader in commit order, and log its warnings."""
         if not partition.had_some:
             reader.answered(now, ends.high_watermark)
         for warning in reader.warnings(now, *ends):

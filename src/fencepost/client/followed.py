@@ -1,4 +1,4 @@
-"""One partition that is being read: what was fetched of it, and how far its records were handed out."""
+"""The state of one partition that is being read: its fetched batches, and how far their records were handed out."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ class Followed:
         self.ready: list[ConsumerRecord] = []
         """The decoded records that are to be handed out, the next one last."""
         self.opened: Opened | None = None
-        """Where those came from, in offset order."""
+        """The batches that the ready records are from, in offset order; else None."""
         self.chunk = begun.offset
-        """Where to go on fetching."""
+        """The offset to fetch next."""
         self._epoch = ReadEpoch(begun.leader_epoch)
-        """Of what comes before that, in offset order."""
+        """The leader epoch of the batch before that, in offset order."""
         self.in_flight = False
         self.had_some = True
         """Whether the last answer had records, so that there may be more at once."""
         self.paused = False
         self.seeks = 0
-        """How often it was said where to go on."""
+        """The number of calls of `seek`."""
 
     def seek(self, position: int | OffsetAndMetadata) -> None:
         """Go on at `position`; what was fetched is dropped.  Raises PositionMetadataError; then nothing is changed."""
@@ -86,7 +86,7 @@ class Followed:
         self.ready, self.fetched, self.opened = [], None, None
 
     def let_go(self) -> None:
-        """Read it no more, and drop what is kept of open transactions."""
+        """Drop the kept records of open transactions, as the partition is read no more."""
         if self.in_commit_order is not None:
             self.in_commit_order.begin(self.in_commit_order.position())
 
@@ -160,7 +160,7 @@ class Followed:
         return PartitionBatch(self.at, first, self.chunk, there) if there.batches else None
 
     def decode_on(self) -> None:
-        """As `decode`, but only what was fetched together with what was handed out last."""
+        """In commit order, make records ready of the batches taken already, if none are.  Raises as `decode`."""
         if self.ready or self.in_commit_order is None:
             return
         try:

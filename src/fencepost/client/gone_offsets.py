@@ -29,7 +29,7 @@ def gone_position(at: TopicPartition, position: int | OffsetAndMetadata) -> NoOf
 
 
 class GoneOffsets:
-    """Says in the log where reading is not where it was to go on: what is between may never have been read.
+    """Logs that reading goes on elsewhere than at its position: records between may never have been read.
 
     Of each partition at most once a minute: retention may be faster than a reader.
     """

@@ -74,29 +74,29 @@ class Group:
         self._strategies = strategies
         self.has_epochs = False
         self.is_cooperative = is_cooperative(strategies)
-        """Whether we keep our partitions while we join."""
+        """Whether the member keeps its partitions while it joins."""
         self._had: Sequence[TopicPartition] = ()
-        """What we were given last."""
+        """The partitions that were given last."""
         self.has_lost_place = False
-        """We were a member, and are none: what we had may be somebody else's."""
+        """Whether this was a member and is none: its partitions may be another member's."""
         self._member_id = ""
         self._introduction = Lasting(self._introduce)
-        """The JoinGroup that brings our id.
+        """The first JoinGroup, which brings the member id.
 
         The coordinator keeps a place for whoever asks, and others wait for it: it goes on when its caller is cancelled.
         """
         self._first: tuple[JoinGroupRequest, Deadline] | None = None
-        """What it asks, and until when."""
+        """The request of `_introduction`, and its deadline; None: there was none."""
         self._first_answer: JoinGroupResponse | None = None
         self._joined = self._followed = ConsumerGroupMetadata(group_id, group_instance_id=group_instance_id)
         self._heart: asyncio.Task[None] | None = None
         self._no_heartbeat = Seldom()
         self.must_join = True
-        """The consumer is to (re)join before it reads on."""
+        """Whether the consumer is to call `join` before it reads on."""
         self.creates_topics = True
         """Whether to have topics made that are not there, where the broker does that."""
         self.fenced: FencedInstanceIdError | None = None
-        """Another consumer has our place: nothing can be done here any more."""
+        """The error if another consumer has this group_instance_id, for good; else None."""
 
     def metadata(self) -> ConsumerGroupMetadata:
         """Group, generation and member id in whose name commits are made: those of the last `follow`."""
@@ -107,7 +107,7 @@ class Group:
     async def join(
         self, topics: Sequence[str], owned: Sequence[TopicPartition] = (), _: str | None = None
     ) -> list[TopicPartition] | None:
-        """Become (or stay) a member for the next generation; the partitions that are ours.
+        """Become (or stay) a member for the next generation; the partitions that it gives to this member.
 
         `owned`: those that we keep meanwhile.  None if we have lost our place, and they may be somebody else's: they
         are to be given up, and then this is to be called again.  Until `follow` commits are those of the last
@@ -141,7 +141,7 @@ class Group:
         self._followed = self._joined
 
     def has_now(self, owned: Sequence[TopicPartition], *, gave_up: bool) -> None:  # noqa: ARG002
-        """Join again if something was given up: others wait for it, and get it in the next generation."""
+        """Join again if partitions were given up: others get them in the next generation."""
         self.must_join = self.must_join or gave_up
 
     def commit_was_refused(self, member: ConsumerGroupMetadata) -> None:
@@ -150,11 +150,11 @@ class Group:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """How many partitions of each topic we shared out, if we lead; -1: not told, 0: the topic was not there."""
+        """Topic -> number of its partitions, if this member shared them out; -1: not known, 0: it was not there."""
         return self.leader.counted
 
     def is_to_share_out(self, topics: Mapping[str, TopicView]) -> bool:
-        """Whether there are other partitions than we shared out, if we lead."""
+        """Whether a topic has another number of partitions than `counted` says."""
         return self.leader.has_changed(topics)
 
     def _protocols(self, topics: Sequence[str], owned: Sequence[TopicPartition]) -> list[JoinGroupRequestProtocol]:
@@ -170,7 +170,7 @@ class Group:
     async def _try_to_join(
         self, topics: Sequence[str], owned: Sequence[TopicPartition], deadline: Deadline
     ) -> list[TopicPartition] | None:
-        """Join once, and get our share; None if that is to be tried again.  Raises BrokerError."""
+        """Join once; the partitions of this member, None if that is to be tried again.  Raises BrokerError."""
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -221,7 +221,7 @@ class Group:
         return await self.requests.ask(request, deadline, timeout_ms=patience, use=Use.JOIN, prompt_since=prompt_since)
 
     async def _sync(self, joined: JoinGroupResponse, deadline: Deadline) -> list[TopicPartition] | None:
-        """Get our share in the generation that we have joined; None if that is over.  Raises BrokerError."""
+        """The partitions of this member in the generation it has joined; None if that is over.  Raises BrokerError."""
         request = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=joined.generation_id,

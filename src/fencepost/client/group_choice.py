@@ -1,4 +1,4 @@
-"""Which protocol a consumer speaks with its group, and the settings of each."""
+"""Chooses the protocol between a consumer and its group, and checks the settings of each."""
 
 from __future__ import annotations
 

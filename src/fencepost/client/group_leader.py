@@ -20,9 +20,9 @@ class GroupLeader:
     def __init__(self, requests: GroupRequests) -> None:
         self._requests = requests
         self.counted: dict[str, int] = {}
-        """Topics of the group and their partitions as they were shared out, if we were the one to do it.
+        """Topic -> number of its partitions when this member shared them out; empty unless it did.
 
-        0: it was not there.
+        0: the topic was not there.  -1: not known.
         """
 
     async def share_out(self, joined: Any, deadline: Deadline, create: bool) -> list[SyncGroupRequestAssignment]:

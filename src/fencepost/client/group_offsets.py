@@ -159,7 +159,7 @@ class GroupOffsets:
         )
 
     def _to_try_again_as(self, who: ConsumerGroupMetadata, error: ErrorCode) -> ConsumerGroupMetadata:
-        """The member that is to try again what `who` could not commit.  Raises what `commit` raises if none is."""
+        """The member in whose name to try again what `who` could not commit.  Raises as `commit` if there is none."""
         self._member.check_fenced(error)
         now = self._member.as_of_now(who) if error is ErrorCode.STALE_MEMBER_EPOCH else None
         if now is not None:

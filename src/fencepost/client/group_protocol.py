@@ -50,7 +50,7 @@ def subscription(strategy: str, topics: Iterable[str], owned: Sequence[TopicPart
 
 
 def member_of(strategy: str, metadata: bytes, instance_id: str | None) -> Member:
-    """What a member says of itself to this assignor.  Raises ProtocolError for a subscription that is none."""
+    """The subscription of a member to this assignor, read.  Raises ProtocolError for other bytes."""
     said = _read(ConsumerProtocolSubscription, metadata)
     owned, generation = _partitions(said.owned_partitions), said.generation_id
     user_data = bytes(said.user_data or b"")
@@ -82,7 +82,7 @@ def partitions_of(assigned: bytes) -> list[TopicPartition]:
 
 
 def _read(form: type[T], data: bytes) -> T:
-    """What is in these bytes; a newer version is read as the newest one here, since what it adds comes behind that."""
+    """The message in these bytes; a newer version is read as the newest one here, as it only adds bytes behind it."""
     return decode_request(form, data, min(stored_version(data), _NEWEST), _VERSION_SIZE)
 
 

@@ -45,7 +45,7 @@ class GroupRequests:
         prompt_since: int | None = None,
         begun: Awaitable[Any] | None = None,
     ) -> Any:
-        """Ask the group's coordinator, again while it moves; `again`: what to ask the next times (None: the same).
+        """The answer of the group's coordinator, asked again while it moves; `again`: a later request (None: the same).
 
         It may take its time until the deadline, as for a rebalance that waits for others.  Raises TimedOutError then,
         and where `max_block_ms` have passed besides without an answer.  `prompt_since`: from this version on it is
@@ -92,7 +92,7 @@ class GroupRequests:
             self.joins -= use is Use.JOIN
 
     async def _answered_in_time(self, work: Awaitable[Any], deadline: Deadline, reached_by: Deadline) -> Any:
-        """The answer, by the deadline; what it takes does not count as time in which nobody was reached."""
+        """The answer, by the deadline; `reached_by` is moved later by the time that it takes."""
         left = deadline.left
         try:
             return await deadline.within(work)

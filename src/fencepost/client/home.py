@@ -1,4 +1,4 @@
-"""Where a client may be used: in the process that it was made in, and in one event loop."""
+"""Checks where a client is used: only in the process that it was made in, and in one event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from fencepost.client.errors import MisuseError
 
 _forks = 0
-"""How often this process was forked off from one that had this module."""
+"""The number of forks between the process that imported this module and this one."""
 
 
 def _count() -> None:
@@ -33,7 +33,7 @@ class HomeProcess:
         return self.forks == _forks
 
     def check(self) -> None:
-        """Raises MisuseError in a forked child: what it sent would be mixed up with what its parent sends."""
+        """Raises MisuseError in a forked child, whose requests would be mixed up with those of its parent."""
         if self.forks != _forks:
             raise MisuseError(
                 "this client was made before the process was forked, and its threads and connections are its parent's: "

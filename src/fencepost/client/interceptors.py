@@ -67,7 +67,7 @@ class Interceptors:
                     )
         self._each = tuple(given)
         self._failed: defaultdict[tuple[int, str], Seldom] = defaultdict(Seldom)
-        """By interceptor and method."""
+        """The limits of log lines, by interceptor and method."""
 
     def before(self, record: ProducerRecord) -> ProducerRecord:
         """The record to send instead of this one: what `on_send` of each interceptor in turn makes of it."""

@@ -38,7 +38,7 @@ def checked_in_flight(most: int) -> int:
 
 
 class Next(Enum):
-    """What a partition may send now."""
+    """The answers to which batch of a partition may be sent now."""
 
     AGAIN = auto()
     """The first of those in flight that is not on the wire."""
@@ -49,7 +49,7 @@ class Next(Enum):
 
 
 def what_goes_next(on_wire: Sequence[bool], most: int, *, same_producer: bool) -> Next:
-    """What may be sent, given which of the batches in flight are on the wire, in the order of their sequences.
+    """Which batch may be sent, by which of those in flight, in the order of their sequences, are on the wire.
 
     `most`: that may be on the wire together; `same_producer`: a new batch has the producer id and epoch of these.
 
@@ -87,7 +87,7 @@ class Lane:
         self.queue: deque[Batch] = deque()
         """The batches without sequence numbers, in their order."""
         self.in_flight: deque[Batch] = deque()
-        """Numbered and not answered for good, in the order of their sequences."""
+        """The batches with numbers that are not answered for good, in the order of their sequences."""
         self.retry_at: float | None = None
         """Before this time of the loop's clock no batch is sent again; None: at any time."""
         self.through: object = None
@@ -95,7 +95,7 @@ class Lane:
         self.producer_id_and_epoch = NO_PRODUCER
         self.next_sequence = 0
         self.is_known = False
-        """A batch of this id and epoch was acknowledged.  Before, a leader may take any sequence for the first one."""
+        """Whether a batch of this id and epoch was acknowledged; before, a leader takes any sequence as its first."""
 
     @property
     def count(self) -> int:
@@ -127,7 +127,7 @@ class Lane:
         return self.queue[0] if self.queue else None
 
     def next(self, producer_id_and_epoch: ProducerIdAndEpoch, most: int) -> Next:
-        """What may be sent under this producer id and epoch."""
+        """Which batch may be sent under this producer id and epoch; `most` may be on the wire together."""
         if self.in_flight and self.in_flight[-1].is_stranded:
             return Next.NOTHING
         found = what_goes_next(

@@ -67,7 +67,7 @@ class Lasting:
             self._task, self._has_dropped = None, True
 
     def cancel(self) -> None:
-        """End the work: nobody wants it any more."""
+        """Cancel the run under way, whose end nobody meets then."""
         task, self._task = self._task, None
         if task is not None and task.cancel():
             # It may end with an error all the same, as of a connection that ends too.

@@ -62,7 +62,7 @@ class Lending:
     def __init__(self) -> None:
         self._lent: Lent | None = None
         self._there: Opened | None = None
-        """Where those records came from."""
+        """The batches that the lent records are from."""
         self._most = 0
 
     def lend(self, partition: Followed | None, taken: ConsumerRecord, now: float) -> Lent | None:

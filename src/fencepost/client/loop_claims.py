@@ -1,4 +1,4 @@
-"""Which loop uses a consumer or a producer: one at a time."""
+"""Sees to it that one loop at a time uses a consumer or a producer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Loop(Protocol):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it has something handed out that has not ended, or is about to."""
+        """Whether a transaction that it handed out has not ended, or it is about to hand one out."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What follows when a step of a loop that reads, transforms and writes has ended.  Pure.
+"""The table of what a loop that reads, transforms and writes does after each end of each of its steps.  Pure.
 
 A transaction of such a loop holds what was written because of some records, and the positions after them.  Whatever
 happens, each record counts once: it is handed out again only when it is known that its transaction was not committed,
@@ -25,7 +25,7 @@ from fencepost.client.errors import (
 
 
 class Phase(Enum):
-    """What the loop is doing."""
+    """The steps of the loop."""
 
     INIT = auto()
     """Taking the transactional id over."""
@@ -164,5 +164,5 @@ def ending_of(error: BaseException | None) -> Ending:
 
 
 def follows(phase: Phase, error: BaseException) -> Next:
-    """What follows when a step has raised this."""
+    """What the loop does after this step has raised this error."""
     return STEPS[phase][ending_of(error)]

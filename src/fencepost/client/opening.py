@@ -13,7 +13,7 @@ from fencepost.runtime import Network
 
 
 class _NoBrokerError(ConnectionError):
-    """Whoever answers at an address is no broker that we can use."""
+    """What answers at an address is no broker, or none that can be used; `why`: the error to raise."""
 
     def __init__(self, why: ClientError) -> None:
         super().__init__(str(why))
@@ -30,7 +30,7 @@ async def open_connection(
     context: ssl.SSLContext | None = None,
     login: Login | None = None,
 ) -> Connection:
-    """Connect, with TLS if there is a context; ask what is served, and log in if that is wanted.
+    """A new connection, with TLS if there is a context, that has asked which APIs are served, and logged in by `login`.
 
     Another address of the host is tried where one is silent, or no broker; nobody else after a login is refused.
     Raises ConnectionLostError, AuthenticationError, UnsupportedByBrokerError.

@@ -115,7 +115,7 @@ MAYBE_WRITTEN: Final = (
 
 
 def outcome_of(request: str, error: ErrorCode) -> Outcome:
-    """What to do about an error in the answer to this request."""
+    """The outcome of an error in the answer to this request, by the table; DONE for no error."""
     if not error:
         return Outcome.DONE
     known = OUTCOMES[request].get(error)
@@ -127,7 +127,7 @@ def outcome_of(request: str, error: ErrorCode) -> Outcome:
 
 
 def verdict_of(error: ErrorCode, *, is_behind: bool, can_be_split: bool) -> Verdict:
-    """What becomes of a batch that is answered with this error, or none (facts §9.6).
+    """The verdict on a batch that is answered with this error, or none (facts §9.6).
 
     `is_behind`: another one before it is not acknowledged, or has failed.  Then it is out of order because of that one,
     and has its turn later; the first one has lost its place for good.

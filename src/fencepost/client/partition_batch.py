@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("key", "value", "offset", "timestamp", "headers")
 _END: Final = (1 << 63) - 1
-"""Beyond all offsets."""
+"""An offset beyond all that a log can have."""
 
 
 class PartitionBatch:

@@ -1,4 +1,4 @@
-"""Which partition a record goes to that is sent without one."""
+"""Chooses the partition of a record that is sent without one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OVERHEAD: Final = 10
 
 
 def check_place(topic: object, partition: object) -> None:
-    """Raises TypeError for what is no topic's name, or no number of a partition, also where it equals one."""
+    """Raises TypeError unless `topic` is a str and `partition` an int (no bool) or None."""
     if not isinstance(topic, str):
         raise TypeError(f"topic={topic!r}: it must be a str")
     if partition is not None and type(partition) is not int:
@@ -33,12 +33,12 @@ class Partitioner:
         self._batch_bytes = batch_bytes
         self._by_user = by_user
         self._asking = threading.RLock()
-        """While the user's function is asked: whatever threads send, it has one question at a time."""
+        """Held while the user's function is called: by one thread at a time."""
         self._sticky: dict[str, list[int]] = {}
         """Topic -> the partition of records without a key, and for how many bytes yet."""
 
     def choose(self, topic: TopicView, key: bytes | None, partition: int | None, size: int) -> int:
-        """The partition of a value of so many bytes; -1 if `partition` is given and there is none of that number.
+        """The partition of a value of `size` bytes; -1 if `partition` is given and there is none of that number.
 
         Raises ValueError if the user's function returns what is no partition of the topic.
         """
@@ -57,7 +57,7 @@ class Partitioner:
         return sticky[0]
 
     def spread(self, topic: TopicView, chunk: Chunk, partition: int | None) -> dict[int, tuple[Column, Column]]:
-        """Keys and values by their partitions, in their order; those without a key go together."""
+        """Partition -> its keys and values, in their order; those without a key go to one partition."""
         keyless = -1
         if partition is not None or self._by_user is None:
             keyless = self.choose(topic, None, partition, chunk.size)
@@ -72,7 +72,7 @@ class Partitioner:
         return found
 
     def numbers(self, topic: TopicView, chunk: Chunk, partition: int | None) -> list[int]:
-        """The partition of each record, of those that say one for themselves that; the others as `spread` has them."""
+        """The partition of each record: its own if it names one, else as `spread` has it."""
         keyless = (
             self.choose(topic, None, partition, chunk.size) if self._by_user is None or partition is not None else -1
         )

@@ -15,7 +15,7 @@ class Placement:
         self.partitioner = partitioner
 
     def known(self, topic: str, key: bytes | None, partition: int | None, size: int) -> int:
-        """The partition of a value of so many bytes, or -1 if the topic must be looked up first."""
+        """The partition of a value of `size` bytes; -1: the topic must be looked up, or has no such partition."""
         try:
             view = self._cluster.topics.get(topic)
         except TypeError:

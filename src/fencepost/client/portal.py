@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def in_background(work: Callable[[], None], name: str) -> None:
-    """Do `work` in a thread of its own, which nobody waits for: not the end of the process either."""
+    """Do `work` in a daemon thread of its own: nobody waits for it, not even the end of the process."""
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
@@ -46,7 +46,7 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._opening = threading.RLock()  # a signal's handler may call while its thread does
-        """Between a call that begins and the end of all calls."""
+        """Held while a call begins, and while the portal is closed: no call begins after that."""
         self._is_closed = False
         self._ending: asyncio.Task[None] | None = None
         self._last: asyncio.Task[None] | None = None
@@ -69,14 +69,14 @@ class Portal:
         self._home.check()
 
     def wake(self, what: Callable[[], object]) -> None:
-        """Call `what` in the loop soon, before what is asked later.  Raises ClosedError once this is closed."""
+        """Call `what` in the loop soon, before later calls.  Raises ClosedError once this is closed."""
         with self._opening:
             if self._is_closed:
                 raise _closed()
             self._loop.call_soon_threadsafe(what)
 
     def call(self, work: Coroutine[Any, Any, T], in_vain: Callable[[T], object] | None = None) -> T:
-        """Run a coroutine in the loop; its result, or what it raises.  Raises ClosedError once this is closed.
+        """Run a coroutine in the loop; its result.  Raises its error, and ClosedError once this is closed.
 
         Raises MisuseError in the loop's own thread, which would wait for itself.
         Where the caller is interrupted (Ctrl-C) it is cancelled, and has ended when this raises, unless that is
@@ -111,7 +111,7 @@ class Portal:
             self._loop.close()
 
     async def elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop, for somebody in another loop.  Raises ClosedError once this is closed.
+        """Run a coroutine in the loop for a caller in another one; its result.  Raises ClosedError if this is closed.
 
         It has ended when this returns or raises, also where it is cancelled: if it was done all the same, that is told,
         and the cancellation comes with the next thing that is awaited.

@@ -104,7 +104,7 @@ class Positions:
         return {at: offset for at, (offset, _) in found.items()}
 
     async def lag(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """How many offsets are between these and where reading stops now, without partitions that nobody leads."""
+        """The number of offsets between these positions and where reading stops now, without leaderless partitions."""
         ends = await self.ends(list(positions), LATEST, led_only=True)
         return {at: max(end - positions[at], 0) for at, end in ends.items()}
 
@@ -143,7 +143,7 @@ class Positions:
     async def not_behind_the_end(
         self, committed: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int | OffsetAndMetadata]:
-        """These positions, or others where the log has lost its end: what comes next there was not delivered.
+        """These positions, or others where the log has lost its end: records that come next there were not delivered.
 
         In offset order the leader says so when it is asked for records; in commit order it is asked for earlier ones.
         Raises NoOffsetError, PositionMetadataError.
@@ -331,7 +331,7 @@ class _Asking:
 
 
 async def ends_of_epochs(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Where the last record ends that is of a leader epoch, or of an earlier one, as the logs are now (KIP-320).
+    """By partition, the offset behind the last record of this leader epoch or an earlier one, as of now (KIP-320).
 
     Without partitions whose leader knows earlier ones only.  No record is beyond the end where a broker does not serve
     the question.  Raises BrokerError, TimedOutError.

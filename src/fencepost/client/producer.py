@@ -144,7 +144,7 @@ class Producer:
         return self
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Send what is waiting; abort the transaction if one is open and not prepared; end the connections.
+        """Send the records that wait; abort the transaction if one is open and not prepared; end the connections.
 
         A commit or an abort that is under way is waited for, also that of a `close` before this one.
         `timeout_ms`: after so many milliseconds what is still waiting fails with ClosedError; None: as long as its
@@ -365,7 +365,7 @@ class Producer:
         await self._transactional().abort()
 
     async def prepare_transaction(self) -> PreparedTxnState:
-        """Have all of the transaction acknowledged, and leave to something else whether it is committed (KIP-939).
+        """Prepare the transaction: wait for all acknowledgements, and leave its end to another system (KIP-939).
 
         Keep what is returned, as text, with what decides; from then on only `commit_transaction`, `abort_transaction`
         and `complete_transaction` may be called, and neither `close` nor the end of this process ends the transaction.

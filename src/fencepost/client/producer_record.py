@@ -24,7 +24,7 @@ def checked_timestamp(timestamp: int) -> int:
 
 
 def what_is_wrong(key: object, value: object, headers: Headers) -> TypeError:
-    """Why these cannot be encoded."""
+    """The error of a key, a value and headers that cannot be encoded."""
     for name, found in (("key", key), ("value", value)):
         if not isinstance(found, BYTES):
             hint = f", for example {name}.encode()" if isinstance(found, str) else ""

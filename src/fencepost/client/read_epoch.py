@@ -28,7 +28,7 @@ class ReadEpoch:
         self._doubtful: int | None = None
         """The epoch that the last batch has, if that does not count."""
         self._at = -1
-        """The base offset of that one."""
+        """The base offset of that batch."""
 
     @property
     def known(self) -> int:
@@ -36,7 +36,7 @@ class ReadEpoch:
         return self._counts if self._doubtful is None else UNKNOWN
 
     def begin(self, counts: int = UNKNOWN) -> None:
-        """Forget what was read: reading goes on elsewhere, behind what has the epoch `counts` (-1: not known)."""
+        """Forget the batches so far: reading goes on elsewhere, behind one of the epoch `counts` (-1: not known)."""
         self._counts, self._doubtful, self._at = counts, None, -1
 
     def read(self, epoch: int, base_offset: int) -> None:

@@ -1,4 +1,4 @@
-"""How a client shows who it is, and whom it talks to: the settings of TLS and SASL, with Apache Kafka's names for them.
+"""The settings of TLS and SASL of a client, with Apache Kafka's names for them, checked.
 
 Producer("broker:9093", security_protocol="SASL_SSL", ssl_cafile="ca.pem",
          sasl_mechanism="SCRAM-SHA-512", sasl_plain_username="alice", sasl_plain_password="...")

@@ -67,10 +67,10 @@ class SendQueue:
         self._taking = 0
         """How many of the records that the loop has taken are still to be put into batches."""
         self._left = self._taken = 0
-        """Bytes that were ever left here, and that were taken from here and put into batches."""
+        """The bytes that were ever left here, and those of them that were put into batches."""
 
     def __len__(self) -> int:
-        """How many records are in no batch yet.  In any thread."""
+        """The number of records that are in no batch yet.  In any thread."""
         return len(self._waiting) + self._taking
 
     @property
@@ -97,7 +97,7 @@ class SendQueue:
                 return used
 
     def leave(self, record: Placed, size: int) -> Delivery[RecordMetadata] | None:
-        """Leave a record of at most so many bytes; None if none is taken, or it has to wait.  In any thread.
+        """Leave a record of `size` bytes at most; None if no records are taken, or it has to wait.  In any thread.
 
         Raises ClosedError once the portal is closed.
         """

@@ -94,7 +94,7 @@ class Sender:
         self._expiry = Alarm(self._loop, self._expire_all)
         self._ends = BatchEnds(cluster, rules, self._busy, self._memory, self._counts, self._alarm)
         self._last: dict[int, Connection] = {}
-        """Node -> the connection that it was sent to last, where it does not answer."""
+        """Node -> the connection by which the last request was sent to it, with acks=0, which it does not answer."""
         self._routes = Routes(cluster, self._look_in, self.hindered, self._fail_lanes, creates_topics)
 
     # Records in
@@ -236,7 +236,7 @@ class Sender:
     # Sending
 
     def wake(self) -> None:
-        """Look for something to send, after what runs now."""
+        """Look for batches to send in the loop's next turn."""
         self._alarm.set(0.0)
 
     def _look_in(self, pause: float) -> None:

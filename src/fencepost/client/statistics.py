@@ -59,16 +59,16 @@ class SendCounts:
         self.sent = self.failed = self.retried = self.batches = self.sent_bytes = 0
         self.requests = self.answers = 0
         self.latency = self.slowest = 0.0
-        """Seconds, of all answers and of the slowest."""
+        """Seconds that all answers took together, and the slowest one."""
 
     def answered(self, after: float) -> None:
-        """Count a request that has its answer, or is lost, after so many seconds."""
+        """Count a request that has its answer, or is lost, `after` seconds."""
         self.answers += 1
         self.latency += after
         self.slowest = max(self.slowest, after)
 
     def acknowledged(self, records: int, size: int) -> None:
-        """Count a batch of so many records and bytes that is written."""
+        """Count a batch of `records` records and `size` bytes that is written."""
         self.sent += records
         self.batches += 1
         self.sent_bytes += size

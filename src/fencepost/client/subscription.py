@@ -99,7 +99,7 @@ class Subscription:
         return {name: view.topic_id for name, view in found.items()}
 
     def is_led(self, at: TopicPartition) -> bool:
-        """Whether somebody leads a partition, as far as is known."""
+        """Whether a partition has a leader, as far as is known."""
         return self._cluster.is_led(at)
 
     def views(

@@ -10,7 +10,7 @@ from fencepost.protocol.types import TopicPartition
 
 
 class ManyMetadata(NamedTuple):
-    """Where the records of one call were written.
+    """The places where the records of one call were written.
 
     `records`: how many.  `offsets`: by partition, in the order of the records.  Those of a batch that the broker had
     already, and whose place it does not tell, are missing.

@@ -63,7 +63,7 @@ class State(Enum):
     OPEN = auto()
     COMMITTED = auto()
     ENDED = auto()
-    """Aborted or given up, or nobody knows yet."""
+    """Aborted or given up, or not known yet."""
 
 
 class Handed:
@@ -133,11 +133,11 @@ class TransactionLoop:
         self._is_stopped = False
         self._is_busy = False
         self._handed: Handed | None = None
-        """The last that was handed out."""
+        """The last records that were handed out; None: none were."""
         self._begun_as: tuple[ConsumerGroupMetadata, list[TopicPartition]] | None = None
-        """The last member, and its partitions, for which the group knows where they were begun."""
+        """The last member and partitions of which the group has committed where they were begun."""
         self._unsettled: Phase | None = None
-        """COMMIT or ABORT: how its transaction was to end, where nobody knows whether it has."""
+        """COMMIT or ABORT: the end that its transaction was to have, if that may not have been done; else None."""
 
     def stop(self) -> None:
         """Have `next` return None from now on."""
@@ -193,7 +193,7 @@ class TransactionLoop:
             self._patience.renew()
 
     def _check_left(self) -> None:
-        """Raises MisuseError if what was handed out last was not entered, or not left; it is put back then."""
+        """Raises MisuseError if the last transaction was not entered, or not left; its records are put back then."""
         handed = self._handed
         if handed is None or handed.state in (State.COMMITTED, State.ENDED):
             return
@@ -279,9 +279,9 @@ class TransactionLoop:
             handed.state = State.OPEN
 
     async def end(self, handed: Handed, error: BaseException | None) -> bool:
-        """Commit, or what follows from an error of the block; whether that error is dealt with.
+        """End a transaction: commit, or do what the table says for an error of the block; whether that is dealt with.
 
-        Raises what ended the transaction otherwise.
+        Raises the error of a step that is not dealt with, and MisuseError if the transaction is not open.
         """
         if handed.state is not State.OPEN:
             raise MisuseError("this transaction is not open: enter its block first")

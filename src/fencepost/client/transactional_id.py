@@ -59,11 +59,11 @@ class StaleProducerEpochError(TransactionAbortableError):
     def __init__(self, what: str, *, is_forgotten: bool = False) -> None:
         super().__init__(what)
         self.is_forgotten = is_forgotten
-        """The coordinator does not know the transactional id under this producer id any more."""
+        """Whether the coordinator does not know the transactional id under this producer id any more."""
 
 
 class OffsetAndMetadata(NamedTuple):
-    """An offset to commit: that of the next record to read (0 or more), and what is kept with it."""
+    """An offset to commit: that of the next record to read (0 or more), with a text and a leader epoch (-1: none)."""
 
     offset: int
     metadata: str = ""
@@ -124,7 +124,7 @@ class TransactionalId:
         self.name = name
         self.two_phase = two_phase
         self.unsettled = False
-        """A request of this epoch was lost sight of, or waited for no longer: it may arrive in the next transaction."""
+        """Whether a request of this epoch is unanswered and given up: it may arrive in the next transaction."""
         self._end_unsettled = False
         """Whether an EndTxn of the open transaction was lost sight of, too."""
 
@@ -306,7 +306,7 @@ class TransactionalId:
         return True
 
     async def end_what_came_late(self, who: ProducerIdAndEpoch) -> None:
-        """Abort what a request that was lost sight of began after the last end; for transaction.version 0 and 1.
+        """Abort a transaction that a late request began after the last end; for transaction.version 0 and 1.
 
         If it is open when `init` asks for a new epoch, Apache Kafka aborts it under an epoch of its own, and answers
         PRODUCER_FENCED from then on.

@@ -68,9 +68,9 @@ class Transactions:
         self._error: ClientError | None = None
         self._tv2 = False
         self._started = False
-        """The broker may know of the open transaction."""
+        """Whether the broker may know of the open transaction."""
         self._needs_new_epoch = False
-        """A batch is lost whose sequence numbers the broker may have seen (transaction.version 0 and 1)."""
+        """Whether a batch is lost whose sequence numbers the broker may have seen (transaction.version 0 and 1)."""
         self._registered: dict[TopicPartition, bool] = {}
         """Partitions of the open transaction, and whether the coordinator has them (transaction.version 0 and 1)."""
         self._registration: asyncio.Task[None] | None = None
@@ -78,7 +78,7 @@ class Transactions:
         self._pause = CompletionPause()
         self._call = OneCall()
         self._prepared = PreparedTxnState()
-        """Which transaction is prepared, or was committed last when it was."""
+        """The transaction that is prepared, or that was prepared and committed last."""
 
     @property
     def is_initialized(self) -> bool:
@@ -134,7 +134,7 @@ class Transactions:
         return told
 
     async def abort_because_of(self, error: BaseException) -> None:
-        """Abort what is open; where that fails, `error`, which is raised in any case, gets a note."""
+        """Abort a transaction that is open; if that fails `error`, which the caller raises, gets a note."""
         if self._state is State.PREPARED:
             error.add_note(f"The transaction {self._prepared} stays prepared: complete_transaction() ends it.")
         if not self.is_open:
@@ -365,7 +365,7 @@ class Transactions:
                 self._producer_id_and_epoch = await self._next_producer_id_and_epoch()
 
     async def _next_producer_id_and_epoch(self) -> ProducerIdAndEpoch:
-        """The next epoch of the current pair.  Raises ProducerFencedError if somebody else has the id."""
+        """The next epoch of the current producer id.  Raises ProducerFencedError if another producer has taken over."""
         try:
             return await self._id.init(self._timeout_ms, self._producer_id_and_epoch)
         except MAY_PASS:

@@ -47,7 +47,7 @@ def is_too_little(start: Offsets, end: Offsets, least: int, waited_ms: int | Non
 
 
 def split(start: Offsets, end: Offsets, pieces: int, most: int | None = None) -> list[tuple[TopicPartition, int, int]]:
-    """(partition, from, to) of what is to be read, in at least `pieces` parts where there is enough.
+    """The offsets to read as (partition, from, to): at least `pieces` parts if there are as many offsets.
 
     `most`: offsets of one part, None for no limit.
     """

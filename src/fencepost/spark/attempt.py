@@ -34,7 +34,7 @@ SECOND_ATTEMPT: Final = "a second attempt of a task does not write: the driver r
 
 
 class PoisonedError(Exception):
-    """Another attempt has claimed this slot: what was written under this epoch cannot be told apart any more."""
+    """Another attempt may write here, too: records of this epoch cannot be told apart, and the batch is run again."""
 
 
 class RowError(ValueError):

@@ -14,7 +14,7 @@ from fencepost.spark.positions import CLUSTER, Positions
 
 
 class Behind(NamedTuple):
-    """How far one source is behind: what a reader of its isolation level could read now, less what the query has read.
+    """How far one source is behind: the end for readers of its isolation level, less the position of the query.
 
     The figures are offsets, over the partitions; they have the meaning of Spark's own maxOffsetsBehindLatest, ....
     """

@@ -137,7 +137,7 @@ def entries_of(number: int, file: File) -> list[str]:
 
 
 def ends_of(text: str) -> list[Any]:
-    """The end offsets of every source, from what Spark writes down of a batch; None where one gave nothing new.
+    """The end offsets of every source, from the text of Spark's file of a batch; None where one gave nothing new.
 
     A version, a line about the batch, then a line for each source; from version 2 on with its name or number before,
     in any order.  Raises ValueError if it is none of these.

@@ -211,7 +211,7 @@ def _goes_on(batch: Progress, last: Sequence[Any]) -> bool:
 
 
 def _began(end: Mapping[str, Any], batch_id: int) -> Any:
-    """Where a source began, from its end in a batch; None if that does not say."""
+    """The position where a source began, from its end in a batch; None if that does not say."""
     if batch_id == 0 and BEGAN not in end and CLUSTER in end:
         return end  # it is ours, and gave nothing in the query's first batch
     return end.get(BEGAN)

@@ -128,14 +128,14 @@ class Driver:
         self.producer_id_and_epoch = NO_PRODUCER
         """Producer id and epoch of the transaction that is open, or is the next."""
         self._is_fresh = False
-        """No task was ever given this epoch."""
+        """Whether no task was ever given this epoch."""
         self._is_settled = False
-        """It is known what was committed, and nothing is open."""
+        """Whether the last committed batch is known, and no transaction is open."""
         self._is_fenced = False
         self._course = Course(cluster.runtime.clock)
-        """Of the batch that is written."""
+        """The measures of the batch that is written."""
         self.report: Report | None = None
-        """Of the micro-batch that was written last."""
+        """The figures of the micro-batch that was written last; None: none was."""
 
     @property
     def application_id(self) -> str:
@@ -233,7 +233,7 @@ class Driver:
     # The steps of it
 
     async def take_over(self, batch: Progress, new_query: bool) -> None:
-        """Take the application's id over: an older driver is fenced, what it left open is aborted.
+        """Take the application's id over: an older driver is fenced, a transaction that it left open is aborted.
 
         Unless `batch` is to be refused, or was committed before: then nobody is disturbed, since the healthy driver may
         be another one.  What is missing is not known before: the last batch may be committed, its marker on its way.

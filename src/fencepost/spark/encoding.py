@@ -37,7 +37,7 @@ _UNFINISHED: Final = 16 * 1024 * 1024
 """Bytes of batches that are not full, at most, for all topic-partitions together."""
 
 _TOGETHER: Final = 2 * 1024 * 1024
-"""From so many bytes on record batches are handed on together; an Arrow batch takes 2 GiB."""
+"""Bytes from which on record batches are handed on as one Arrow batch, which can take 2 GiB."""
 
 _RECEIPT: Final = struct.Struct(">4q")
 
@@ -345,7 +345,7 @@ def _headers(given: list[dict[str, Any] | None]) -> tuple[tuple[str, bytes | Non
 def _rows(
     batch: pa.RecordBatch, row_targets: Numbers
 ) -> Iterator[tuple[int, tuple[int, bytes | None, bytes | None, Any]]]:
-    """Target of each row, and its timestamp, key, value and headers.  Raises RowError for what Kafka does not have."""
+    """Target of each row, and its timestamp (ms), key, value and headers.  Raises RowError if it can be no record."""
     count, names = batch.num_rows, batch.schema.names
     keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
     times: Any = repeat(SystemClock().now(), count)

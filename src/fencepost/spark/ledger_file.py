@@ -92,7 +92,7 @@ def open_ledger(path: str) -> Ledger:
 
 @contextmanager
 def new_ledger(places: int) -> Iterator[str]:
-    """The path of a ledger with so many places, where nothing is written, until the end of the block.
+    """The path of a new ledger with `places` places and no records, which is removed at the end of the block.
 
     Raises OSError if there is no room for it where temporary files are.
     """

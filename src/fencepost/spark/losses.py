@@ -56,7 +56,7 @@ def truncated(known: Positions, parted: Mapping[TopicPartition, int]) -> dict[To
 
 
 def epochs_of(after: Positions, before: Positions, ends: Positions) -> dict[TopicPartition, int]:
-    """The leader epochs of the positions after a micro-batch; `ends`: what was looked up for it, with their leaders."""
+    """The leader epochs of the positions after a micro-batch; `ends`: the ends that were looked up for it."""
     epochs = {at: epoch for at, epoch in before.epochs.items() if at not in ends.offsets} | {**ends.epochs}
     return {at: epoch for at, epoch in sorted(epochs.items()) if at in after.offsets}
 

@@ -51,7 +51,7 @@ class Bound:
         return self.timestamps[at] if self.timestamp is None else self.timestamp
 
     def names_a_place(self, at: TopicPartition) -> bool:
-        """Whether it says where in a partition, and not only its first offset or its end."""
+        """Whether it names a time or an offset in a partition, and not only its beginning or its end."""
         return self.timestamp is not None or bool(self.timestamps) or self.by_partition.get(at, LATEST) >= 0
 
     def check(self, partitions: Sequence[TopicPartition]) -> None:
@@ -71,7 +71,7 @@ class Bound:
 
 
 def check_order(first: Bound, last: Bound, start: Offsets, end: Offsets) -> None:
-    """Raises BadOption for a partition that a batch is told to begin in behind the place where it is told to end."""
+    """Raises BadOption for a partition whose named start is behind its named end."""
     for at in sorted(start.keys() & end.keys()):
         if start[at] > end[at] and first.names_a_place(at) and last.names_a_place(at):
             raise BadOption(
@@ -195,7 +195,7 @@ def _isolation(given: str | None, audit: bool) -> Isolation:
 
 
 def _bound(which: str, get: Callable[[str], str | None], default: str, resumes: bool = False) -> Bound:
-    """Where to begin or end (`which`: starting or ending).  Times go before offsets, one for all before one for each.
+    """The bound of `which`, starting or ending.  Times go before offsets, one for all before one for each.
 
     `resumes`: offsets may be where a committed micro-batch ended, and count as such if they say of which cluster.
     """

@@ -28,7 +28,7 @@ from fencepost.spark.topic_configs import topic_configs
 TOPIC: Final = "fencepost.progress"
 PARTITION: Final = TopicPartition(TOPIC, 0)
 RUNS: Final = 500
-"""How many runs of a job are remembered, beside the last."""
+"""The number of runs of a job that are remembered, beside the last."""
 _FETCH_BYTES: Final = 4 * 1024 * 1024
 #: Offsets that are looked through first, and at most at a time.  A micro-batch has two.
 _FIRST_WINDOW: Final = 200

@@ -137,7 +137,7 @@ class RangeReader:
             await deadline.pause(because)
 
     async def _id_for(self, leader: int) -> uuid.UUID | None:
-        """The topic's id, if it is known and the leader can be asked by it: then nobody else's records are answered."""
+        """The topic's id, if it is known and the leader takes it: no other topic's records come then; else None."""
         connection = await self._cluster.connection(leader)
         if self._topic_id is None or connection.version_of(FetchRequest) < TOPIC_IDS_SINCE:
             self._asked_by_name = True

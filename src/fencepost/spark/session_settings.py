@@ -21,7 +21,7 @@ For more of them, as 10,000 rows of 1 KB are, it takes memory anew each time, wh
 
 
 def notice_other_rows(spark: SparkSession) -> None:
-    """Have Spark compare checksums of what is computed again, since what was shuffled is lost, with what it was before.
+    """Have Spark compare checksums of rows that it computes again, after shuffled ones were lost, with those before.
 
     Where it differs Spark tries all tasks that read it again, or fails the job: either way the batch is run again.
     Else rows of tasks that are done come a second time, from others, or never.  It is Spark's default.

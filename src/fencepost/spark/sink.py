@@ -59,7 +59,7 @@ _ALLOCATES: Final = "spark.dynamicAllocation.enabled"
 _INTERRUPTED: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException"
 )
-"""What Spark looks for in an error of Python, to tell the end of a query that was stopped from a failure."""
+"""The text by which Spark tells, in an error of Python, that a query was stopped from a failure."""
 
 _LONG_SECONDS: Final = 1.0
 """Seconds between two looks whether the query was stopped, while the cluster is waited for."""

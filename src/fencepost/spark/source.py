@@ -213,9 +213,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """When the last micro-batch was planned, in milliseconds of the clock; None before the first one."""
         self._is_released = options.application_id is None
         self._unknown: dict[TopicPartition, tuple[int, int]] = {}
-        """A leader epoch of which the leader of another one did not know."""
+        """Partition -> (the position's leader epoch, the leader's), if the leader did not know the first."""
         self._missed: list[str] = []
-        """Topics that are gone, and were waited for."""
+        """The topics that are gone, after they were waited for."""
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_asker_": None}

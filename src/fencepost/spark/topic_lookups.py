@@ -10,7 +10,7 @@ from fencepost.client.errors import ConnectionLostError, UnreachableError
 
 
 async def look_up_anew(cluster: Cluster, topics: Sequence[str]) -> None:
-    """Forget what is known of these topics, which may have grown, and ask for all of them at once.
+    """Forget the metadata of these topics, which may have grown, and ask for all of them at once.
 
     One that is not there, or any where no answer came, is asked for by `Cluster.topic`, with its deadline and errors.
     """

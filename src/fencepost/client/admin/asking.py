@@ -141,7 +141,7 @@ class _Asking(Generic[Item, Result]):
         self.done: dict[Item, Result] = {}
         self.refused: dict[Item, BrokerError] = {}
         self._unanswered: dict[Item, None] = {}
-        """Asked once at least without an answer: it may have been carried out."""
+        """The items that were asked about without an answer: the request may have been carried out."""
 
     async def go_round(self, deadline: Deadline) -> object:
         """Ask once about every item that waits for an answer; the reason why some of them still do."""

@@ -118,12 +118,12 @@ def spec(at: object, given: object) -> int:
 
 
 def specs(given: object) -> dict[TopicPartition, int]:
-    """By partition what `spec` takes."""
+    """Partition -> a time in milliseconds since 1970, or an OffsetSpec."""
     return {place(at): spec(at, each) for at, each in pairs("specs", given).items()}
 
 
 def ends(given: object) -> dict[TopicPartition, int]:
-    """By partition the offset before which records are deleted; -1: the high watermark."""
+    """Partition -> the offset before which its records are deleted; -1: the high watermark."""
     return {place(at): whole_number(f"before[{at}]", offset, -1) for at, offset in pairs("before", given).items()}
 
 

@@ -70,7 +70,7 @@ class Admin:
         await self.close()
 
     async def close(self, timeout_ms: float | None = None) -> None:  # noqa: ARG002 - as the other clients have it
-        """End the connections; that waits for nobody, whatever `timeout_ms` is."""
+        """End the connections, at once: `timeout_ms` is of no account."""
         self._forgotten.detach()
         await self._cluster.close()
 
@@ -82,7 +82,7 @@ class Admin:
         return sorted(topic.name for topic in answer.topics if topic.name is not None)
 
     async def partitions(self, topic: str) -> int:
-        """How many partitions a topic has.  Raises BrokerError if it is not there."""
+        """The number of partitions of a topic.  Raises BrokerError if it is not there."""
         arguments.one("topic", topic)
         deadline = self._deadline(f"looking up topic {topic!r}")
         self._cluster.forget_topic(topic)  # it may have grown
@@ -181,7 +181,7 @@ class Admin:
         return await groups.list_groups(self._cluster, wanted, kinds, deadline)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """State of groups, and what each member was assigned.
+        """The state of groups, and the partitions assigned to each member.
 
         Groups of the classic protocol and of KIP-848; of the latter, the partitions that each member has now.
         """
@@ -272,12 +272,12 @@ class Admin:
     # Transactions
 
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription | None:
-        """State of a transactional id, None if the cluster has none of that name."""
+        """The state of a transactional id, None if the cluster has none of that name."""
         arguments.one("transactional_id", transactional_id)
         return (await self.describe_transactions([transactional_id]))[transactional_id]
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription | None]:
-        """State of transactional ids, None for one that the cluster has not."""
+        """The states of transactional ids, None for one that the cluster does not have."""
         asked = checks.many("transactional_ids", transactional_ids)
         return await transactional_id_states.describe_transactions(
             self._cluster, asked, self._deadline("describing transactions")

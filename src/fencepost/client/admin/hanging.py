@@ -154,7 +154,7 @@ async def _left_alone(
 
 
 async def _coordinators(cluster: Cluster, deadline: Deadline) -> list[tuple[int, int]]:
-    """Leader and leader epoch of each partition of __transaction_state; empty if there is no such topic yet.
+    """Leader (who is the coordinator) and leader epoch of each partition of __transaction_state; empty without that.
 
     Raises BrokerError if a partition has no leader: what its coordinator is going to end is not known then.
     """

@@ -42,7 +42,7 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionFilter(NamedTuple):
-    """Which transactional ids are listed: those that fit everything that is given."""
+    """A filter of transactional ids: those are listed that fit all fields which are given; None or empty: not given."""
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()

@@ -65,7 +65,7 @@ class Consumer(Blocking):
         super().__init__(self._consumer)
 
     def close(self, timeout_ms: float | None = None) -> None:
-        """Commit what is waiting, leave the group, end the connections, and call the callbacks of commits.
+        """Commit (with auto_commit), leave the group, end the connections, and call the callbacks of commits.
 
         Nothing the second time.  `timeout_ms`: after so many milliseconds what is left of it is given up.
         """

@@ -79,7 +79,7 @@ class Blocking:
         self.close()
 
     def close(self, timeout_ms: float | None = None) -> None:
-        """Send or commit what is waiting, abort an open transaction, leave the group, end the connections.
+        """Send records and commits that wait, abort an open transaction, leave the group, end the connections.
 
         Nothing the second time.  `timeout_ms`: after so many milliseconds what is left of it is given up.
         """

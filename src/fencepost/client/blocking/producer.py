@@ -54,7 +54,7 @@ class Producer(Blocking):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> Delivery[RecordMetadata]:
-        """Hand over a record; `result()` of what is returned waits for its acknowledgement, or raises what went wrong.
+        """Hand over a record; `result()` of the Delivery waits for its acknowledgement, and raises its error.
 
         Without a partition the key's hash chooses it, as every Kafka client does; without a key either, any one.
         `timestamp` is in milliseconds since 1970, now by default.  Waits while `buffer_bytes` are waiting to be sent,

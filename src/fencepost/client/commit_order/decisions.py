@@ -33,18 +33,18 @@ class Kind(Enum):
 
 
 class Step(Enum):
-    """What a reader does with a batch."""
+    """The things that a reader does with a batch."""
 
     DELIVER = auto()
     """Deliver its records at once."""
     BEGIN = auto()
     """A transaction of its producer begins here: keep its records until that ends."""
     KEEP = auto()
-    """Keep its records with what there is of the transaction."""
+    """Keep its records with those of the transaction before it."""
     DELIVER_TRANSACTION = auto()
-    """Deliver what was kept, all of it before anything else of the partition."""
+    """Deliver all records of the transaction that were kept, before anything else of the partition."""
     DROP = auto()
-    """Drop what was kept."""
+    """Drop the records of the transaction that were kept."""
     PASS = auto()
 
 

@@ -53,7 +53,7 @@ class _Open:
         self.begun_at = begun_at
         self.buffer = buffer
         self.said = 0
-        """How often it was said that it has been open for long."""
+        """How many log lines said that it has been open for long."""
         self.is_behind_log_start = False
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class _Open:
 
 
 class PartitionInCommitOrder:
-    """One partition: is fed with what was fetched, and gives records in the order in which they were committed.
+    """Reads one partition: takes fetched batches, and gives their records in the order in which they were committed.
 
     It looks at no batch before what comes earlier was handed out: `position` is that of the caller at any time.
     Times are in seconds by the clock of the event loop.
@@ -75,27 +75,27 @@ class PartitionInCommitOrder:
         self._open: dict[int, _Open] = {}
         """The open transactions by producer id, in the order of their first offsets."""
         self._data = memoryview(b"")
-        """What was fetched and is not looked at, from `_place` on."""
+        """The fetched batches; from `_place` on they are not looked at yet."""
         self._place = 0
         self._fed_at = 0.0
         self._at_end_at = -inf
-        """When the end of the log was fetched last."""
+        """When an answer reached the end of the log last, in seconds."""
         self._last_hole = -1
-        """The last offset in front of which something was missing."""
+        """The last offset in front of which records or a marker were missing; -1: none."""
         self._again = 0
         """How often it began again since then, as ends of transactions may have been removed."""
         self._begun = begun
         self.fetch_offset = begun.start
-        """What is to be fetched next."""
+        """The offset to fetch next."""
         self.epoch = ReadEpoch()
-        """Of what comes before that."""
+        """The leader epoch of the batch before `fetch_offset`."""
         self._next = begun.start
-        """What comes before it was looked at, and handed out if it is to be delivered at once."""
+        """All batches before this offset were looked at, and their records handed out if they are not to be kept."""
         self._after_batch = begun.start
         self._ending: _Open | None = None
         """The transaction that is being delivered; its marker is at `_next`."""
         self._inside = -1
-        """The last record of it that was delivered."""
+        """The offset of the last record of it that was delivered; -1: none was."""
 
     def begin(self, position: Position) -> None:
         """Read on at `position`; batches and open transactions from before are dropped."""

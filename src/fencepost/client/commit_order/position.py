@@ -42,7 +42,7 @@ class Position(NamedTuple):
     start: int
     """o1: the first offset to fetch, where the oldest open transaction begins."""
     delivered: int
-    """o2: what comes before it is delivered, or was dropped, or belongs to a transaction that ends at it or behind."""
+    """o2: all before it is delivered, or was dropped, or belongs to a transaction that ends at it or behind."""
     inside: int = -1
     """o3: of the transaction whose marker is at `delivered`, the last record that was delivered; -1: none was."""
 

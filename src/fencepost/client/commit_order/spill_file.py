@@ -38,7 +38,7 @@ def temporary_file(directory: str | None) -> RawFile:
 
 
 class Blocks:
-    """Which blocks of the file are in use; the lowest free one is taken next.  Pure."""
+    """The blocks of the file that are in use, by number; the lowest free one is taken next.  Pure."""
 
     def __init__(self) -> None:
         self._free: list[int] = []
@@ -76,7 +76,7 @@ class Spilled:
     def __init__(self) -> None:
         self.blocks: list[int] = []
         self.start = 0
-        """What is left to read begins here, counted from the beginning of the first block."""
+        """Where the bytes that are left to read begin, counted from the beginning of the first block."""
         self.end = 0
 
     @property

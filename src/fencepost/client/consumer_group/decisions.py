@@ -24,11 +24,11 @@ class State(Enum):
     """The states of a member, as it knows them itself."""
 
     OUTSIDE = auto()
-    """No member: what it had may be somebody else's.  It joins when records are asked for."""
+    """No member: its partitions may be another member's.  It joins when records are asked for."""
     JOINING = auto()
     """Asks with epoch 0 to be let in, again and again."""
     STABLE = auto()
-    """Has what the coordinator gave."""
+    """Has the partitions that the coordinator gave."""
     RECONCILING = auto()
     """Was given other partitions than it has: when records are asked for it gives up, and takes."""
     REPLACED = auto()
@@ -45,7 +45,7 @@ class Event(Enum):
     GIVEN = auto()
     """The coordinator has answered, and gives other partitions than the member has."""
     TAKEN = auto()
-    """The member has what it was given last."""
+    """The member has the partitions that it was given last."""
     LOST = auto()
     """The coordinator does not know it, or not with its epoch; or refuses it."""
     LEFT = auto()
@@ -107,9 +107,9 @@ class Verdict(Enum):
     """The partitions are lost; then it joins anew, with epoch 0."""
     REPLACED = auto()
     COMPLAINT = auto()
-    """The member stays one, and its owner is told once: heartbeats go on, and it may pass."""
+    """The member stays one, and the next `join` raises the error, once: heartbeats go on, and it may pass."""
     REFUSED = auto()
-    """The owner is told; the next time records are asked for it joins anew."""
+    """The next `join` raises the error; the one after it joins anew."""
 
 
 #: error -> what it means.  Not listed: AGAIN if the error is retriable, else REFUSED.

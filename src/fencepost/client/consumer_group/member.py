@@ -88,34 +88,34 @@ class ConsumerGroupMember:
         self._sent: Standing | None = None
         """What the coordinator knows of this member; None: nothing for sure."""
         self._epoch = self._joined_at = JOIN
-        """Of the member, and what it was when it was let in."""
+        """The member epoch now, and the one with which it was let in."""
         self._followed = ConsumerGroupMetadata(group_id, group_instance_id=group_instance_id)
         self._follows_joined_at = JOIN
         self._given: frozenset[Place] = frozenset()
-        """What the coordinator gave last."""
+        """The partitions that the coordinator gave last."""
         self._is_to_acknowledge = False
-        """The coordinator waits to hear that we have no more than that, also where we had no more before (KIP-848)."""
+        """Whether the coordinator waits to hear that this member has no more than these (KIP-848)."""
         self._places: dict[TopicPartition, Place] = {}
-        """Of partitions that were given, now or before."""
+        """Name and number -> topic id and number, of partitions that were given, now or before."""
         self._names = TopicNames(cluster)
         self._is_to_join = True
         self._interval = math.inf
         """Seconds between heartbeats, as the coordinator wants it."""
         self._heart: asyncio.Task[None] | None = None
         self._waiting = 0
-        """How many wait for a place, or for what is given."""
+        """The number of callers that wait in `join`."""
         self._news = asyncio.Event()
-        """Something is to be said before the next heartbeat is due."""
+        """Set when a heartbeat is to be sent before the next one is due."""
         self._ended = asyncio.Event()
-        """A new one for each heartbeat, set at its end."""
+        """Set when the heartbeat under way has ended; a new Event for each."""
         self._error: ClientError | None = None
-        """What the owner is to be told."""
+        """The error that the next `join` raises; None: none."""
         self._trouble = ""
-        """Why the last heartbeat was of no use."""
+        """Why the last heartbeat has to be repeated, for messages; empty: it need not be."""
         self._said: defaultdict[ErrorCode | None, Seldom] = defaultdict(Seldom)
-        """By what the coordinator answered; None: it did not."""
+        """The limits of log lines, by the error that the coordinator answered; None: it did not answer."""
         self._asking: Deadline | None = None
-        """By when the heartbeat is to be answered that was begun last."""
+        """The deadline of the last heartbeat."""
 
     # What the consumer knows
 
@@ -138,7 +138,7 @@ class ConsumerGroupMember:
         return self._followed
 
     def as_of_now(self, member: ConsumerGroupMetadata) -> ConsumerGroupMetadata | None:
-        """`member` with its newest epoch: what was not given up since is still ours.  None: its place is lost."""
+        """`member` with its newest epoch: it still has the partitions it did not give up.  None: its place is lost."""
         if self._state not in MEMBERS or member.generation_id < self._joined_at:
             return None
         return self._current()
@@ -242,7 +242,7 @@ class ConsumerGroupMember:
 
     @property
     def _has_news(self) -> bool:
-        """Whether the coordinator is to be told something at once."""
+        """Whether a heartbeat is to be sent at once, as the coordinator does not know all of `_now`."""
         return self._sent != self._now or (self._is_to_acknowledge and self._state is State.STABLE)
 
     def _has(self, owned: Sequence[TopicPartition]) -> None:
