@@ -1,4 +1,4 @@
-"""Which partitions a consumer reads, and where each begins; an assignment is kept until it is followed."""
+"""The assignment of a consumer: its partitions, and where reading begins in each; kept until it is followed."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ class Cluster:
         timeout_ms: int | None = None,
         use: Use = Use.DATA,
     ) -> Any:
-        """A node's answer, to the newest version of `message`.  Raises as `connection`, UnsupportedByBrokerError."""
+        """The answer of a node, in the newest version both speak.  Raises as `connection`, UnsupportedByBrokerError."""
         connection = await self.connection(node_id, use)
         return await connection.request(message, connection.version_of(type(message), most, least), timeout_ms)
 

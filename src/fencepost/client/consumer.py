@@ -52,7 +52,7 @@ class Consumer:
     cooperative-sticky, several in the order of preference (None: range, cooperative-sticky); all members must have one
     in common.  With cooperative-sticky alone a member keeps what stays its own through a rebalance.  A member that asks
     for no records for `max_poll_interval_ms` leaves the group, which is logged, and joins again when it asks.  It sends
-    a heartbeat each `heartbeat_interval_ms` (None: 3000), and is dead if none comes in `session_timeout_ms` (45 000).
+    a heartbeat each `heartbeat_interval_ms` (None: 3000); without one for `session_timeout_ms` (None: 45 000) it is out.
 
     With group_protocol="consumer" the broker decides about all three, and a rebalance stops nobody (KIP-848);
     `group_remote_assignor` is its "uniform" or "range", None leaves it the choice.
@@ -403,7 +403,7 @@ class Consumer:
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offsets where reading stops now: the high watermark, with read_committed the last stable offset.
+        """The ends of reading now: the high watermark, in offset order with read_committed the last stable offset.
 
         A partition that nobody leads is waited for, `timeout_ms` (None: `max_block_ms`); then OffsetsMissingError names
         it, and has the offsets of the others.

@@ -253,9 +253,9 @@ def no_such_partition(topic: str, partition: int, count: int) -> BrokerError:
 
 
 class DamagedRecordsError(FatalError):
-    """What a partition holds cannot be read: a checksum, a size or a codec is wrong.
+    """Records of a partition cannot be read: a checksum, a size or a codec is wrong.
 
-    What is before it was handed out, and the position stays there, so that the next call meets it again; other
+    The records before were handed out, and the position stays there, so that the next call meets it again; other
     partitions are read on.  Have it put right where it is kept, or seek behind it.  `at`: the partition.  `offset`:
     that position.
     """
@@ -285,7 +285,7 @@ class damage_named:
 
 
 class SpillError(FatalError):
-    """What is kept of open transactions cannot be written to a temporary file, or read back.
+    """The kept records of open transactions cannot be written to a temporary file, or read back.
 
     No record is lost: make room on the disk, and go on with a new consumer.
     """

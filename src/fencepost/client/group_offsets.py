@@ -103,12 +103,12 @@ class GroupOffsets:
         deadline: Deadline | None = None,
         begun: asyncio.Future[OffsetCommitResponse] | None = None,
     ) -> None:
-        """Store positions in the name of `member`, which we were when they were reached (None: as we are now).
+        """Commit positions in the name of `member`, by whom they were reached (None: the member as it is now).
 
-        `topic_ids`: of the topics that they are of; of one that was made anew since then none is stored.
-        `begun`: what `begin` gave for the same.
+        `topic_ids`: of the topics of these positions; none is stored in a topic that was made anew since then.
+        `begun`: the answer that `begin` gave for the same positions.
 
-        Raises CommitFailedError if we are no longer in the group, FencedInstanceIdError, BrokerError.
+        Raises CommitFailedError if the member is no longer in the group, FencedInstanceIdError, BrokerError.
         """
         who, deadline = member or self._member.metadata(), deadline or self.deadline()
         topics = _topics_of(offsets, topic_ids)

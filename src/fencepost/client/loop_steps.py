@@ -39,7 +39,7 @@ class Phase(Enum):
 
 
 class Ending(Enum):
-    """How a step ended; the later one counts where several errors were raised together."""
+    """How a step ended; of several errors raised together the one that is later in this list counts."""
 
     DONE = auto()
     TRANSIENT = auto()

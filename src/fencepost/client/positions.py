@@ -1,4 +1,4 @@
-"""Where a partition begins and ends, and where reading begins that has no position, or whose position is gone."""
+"""Looks up where partitions begin and end, and chooses where reading begins without a position that is there."""
 
 from __future__ import annotations
 

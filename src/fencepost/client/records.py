@@ -95,8 +95,8 @@ def opened(
 ) -> tuple[Opened, int]:
     """The batches that a reader at `position` may see, and the position after all of them, the hidden ones included.
 
-    They end before the first damaged one.  `epoch` notes the leader epoch of each.  Raises ProtocolError if the first
-    is damaged.
+    They end before the first damaged one.  `epoch` notes the leader epoch of each.  Raises ProtocolError if that one
+    is the first from `position` on.
     """
     seen: list[tuple[int, BatchHeader]] = []
     end = position

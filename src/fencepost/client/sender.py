@@ -69,8 +69,8 @@ class Sender:
     ) -> None:
         """`max_in_flight`: requests to a node, and batches of a partition, that may be on the wire together.
 
-        `acks`: -1 or 0, or 1, as Produce has it.  `on_acknowledged` is called for each record, `counts` counts what is
-        done.  `creates_topics`: as of `Routes`.
+        `acks`: 1, 0 or -1 (all), as Produce has it.  `on_acknowledged` is called for each record, `counts` counts
+        records and requests.  `creates_topics`: as of `Routes`.
         """
         self._cluster = cluster
         self._rules = rules

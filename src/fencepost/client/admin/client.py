@@ -70,7 +70,7 @@ class Admin:
         await self.close()
 
     async def close(self, timeout_ms: float | None = None) -> None:  # noqa: ARG002 - as the other clients have it
-        """End the connections, at once: `timeout_ms` is of no account."""
+        """End the connections, at once, whatever `timeout_ms` is."""
         self._forgotten.detach()
         await self._cluster.close()
 

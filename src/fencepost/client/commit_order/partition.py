@@ -124,8 +124,8 @@ class PartitionInCommitOrder:
     def feed(self, data: Buffer, now: float, high_watermark: Offset) -> None:
         """Take whole batches from `fetch_offset` on, fetched at `now`, when `more` has nothing left.
 
-        They are dropped, and `fetch_offset` moves back to the oldest open transaction, where compaction may have
-        removed its end.  Raises ProtocolError if they are no batches; none is taken then.
+        They are dropped, and `fetch_offset` moves back to the beginning of the oldest open transaction, if compaction
+        may have removed the end of that.  Raises ProtocolError if they are no batches; none is taken then.
         """
         assert self._place == len(self._data), "what was fed before is looked at first"
         fed = memoryview(data)

@@ -1,4 +1,4 @@
-"""Where a reader in commit order stands: two offsets, or three.  Pure.
+"""The position of a reader in commit order: two offsets, or three.  Pure.
 
 The 2014 design, "Offset management" and "Consumer failure": "The first offset is the start offset of the earliest
 pending transaction in that partition. The second offset is the offset of the internal iterator."  A third one is for
@@ -100,7 +100,7 @@ def behind_what_is_gone(position: Position, log_start: int) -> Position | None:
 
 
 def after(last_stable_offset: Offset, high_watermark: Offset) -> Position:
-    """The position from which all that commits from now on is delivered, each transaction whole, and nothing before.
+    """The position from which transactions that commit from now on are delivered, each whole, and none from before.
 
     The last stable offset is to be asked for first: whatever is open at the high watermark begins at or behind it.
     """

@@ -1,1 +1,1 @@
-"""SASL mechanisms, the client's side: what is said and what is accepted.  No I/O: chance and tokens are handed in."""
+"""SASL mechanisms, the client's side: its messages and checks.  No I/O: nonces and tokens are handed in."""
