@@ -20,7 +20,7 @@ Refusal = tuple[ErrorCode, str | None]
 
 
 def refusal(context: RequestContext, operation: Operation) -> Refusal:
-    """What a request about access lists is answered, for the whole of it or for each of its items."""
+    """The error of a request about access lists, with a message or None for CLUSTER_AUTHORIZATION_FAILED."""
     if not context.may(operation, Resource.CLUSTER, CLUSTER_NAME):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
     return ErrorCode.SECURITY_DISABLED, "this node keeps no access lists"

@@ -23,7 +23,7 @@ class Operation(Enum):
 
 
 class Resource(Enum):
-    """What may be asked for, by Apache Kafka's ResourceType."""
+    """The kinds of resources that a caller needs rights to; the values are those of Apache Kafka's ResourceType."""
 
     TOPIC = "TOPIC"
     GROUP = "GROUP"
@@ -51,7 +51,7 @@ class Authorizer(Protocol):
 
 
 class AllowEverything:
-    """What Apache Kafka does when no authorizer is configured."""
+    """Lets everybody do everything, as Apache Kafka does where no authorizer is configured."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:  # noqa: ARG002
         return True

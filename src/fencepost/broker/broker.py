@@ -233,7 +233,7 @@ class Broker:
             _let_go(node)
 
     async def _give_up(self) -> None:
-        """Let go of what a start that failed had begun."""
+        """Close the listener, the node or its storage, as far as a start that failed had made them."""
         if self._listener is not None:
             self._listener.close()
         node = self._end()

@@ -73,7 +73,7 @@ def _named(asked: DeleteTopicState, node: Node) -> object:
 def _answer(
     asked: DeleteTopicState, topic: Topic | None, error: ErrorCode, message: str | None
 ) -> DeletableTopicResult:
-    """The result for one topic, with the name and the id of `topic`; None: with what was asked with."""
+    """The result for one topic, with the name and the id of `topic`; None: with those that the request gave."""
     name, topic_id = (asked.name, asked.topic_id) if topic is None else (topic.name, topic.topic_id)
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
 

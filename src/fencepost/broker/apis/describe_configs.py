@@ -59,7 +59,7 @@ def _without_repeated(asked: list[DescribeConfigsResource]) -> list[DescribeConf
 
 
 async def _in_slices(found: Iterator[DescribeConfigsResult], node: Node) -> Reply:
-    """The response, made with turns for others, who may change settings meanwhile."""
+    """The response, made a slice of the event loop at a time: settings may change between two of its resources."""
     results = []
     for result in found:
         results.append(result)

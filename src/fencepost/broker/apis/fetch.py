@@ -99,7 +99,7 @@ def _answer(plan: FetchPlan, found: Found, node: Node, now: Milliseconds, pace: 
 
 
 def _nonsense(request: FetchRequest, context: RequestContext) -> Reply:
-    """The error for what cannot be meant, as an unknown isolation: taken for another it would show too much."""
+    """UNKNOWN_SERVER_ERROR for a request that cannot be meant, as one with an isolation level that does not exist."""
     error, responses = ErrorCode.UNKNOWN_SERVER_ERROR, []
     if context.version < TOPIC_IDS_SINCE:
         responses = [

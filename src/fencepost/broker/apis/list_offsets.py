@@ -146,7 +146,7 @@ def _while_it_is_there(
 def _find(
     wanted: ListOffsetsPartition, partition: Partition, isolation: Isolation, pace: Pace
 ) -> Steps[ListOffsetsPartitionResponse]:
-    """The answer for one partition, by what is asked (facts §8.3)."""
+    """The answer for one partition: for the timestamp asked for, in milliseconds, or for -1 to -6 (facts §8.3)."""
     match wanted.timestamp:
         case -1:
             return _offset(wanted, partition, partition.bound(isolation))

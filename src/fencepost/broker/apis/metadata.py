@@ -85,7 +85,7 @@ def _names(request: MetadataRequest) -> list[str]:
 
 
 def _missing(request: MetadataRequest, context: RequestContext, node: Node, pace: Pace) -> Steps[list[str]]:
-    """Names of the topics that are to be made because somebody asks for them."""
+    """Names of the topics to be created automatically: asked for by name, not there yet, and not too many together."""
     if not request.allow_auto_topic_creation or not node.settings["auto.create.topics.enable"] or _by_ids(request):
         return []
     missing = []
@@ -152,7 +152,7 @@ def _by_id(topic_id: uuid.UUID, context: RequestContext, node: Node) -> Found:
 
 
 def _by_name(name: str, context: RequestContext, node: Node, errors: Mapping[str, ErrorCode | None]) -> Found:
-    """The topic of this name, or what is told of one that is not there.  `errors`: of those that could not be made."""
+    """The topic of this name, or the error of one that is not there.  `errors`: of those that could not be made."""
     if not _may_describe(name, context):
         return _refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = node.topics.by_name.get(name)
@@ -163,7 +163,7 @@ def _by_name(name: str, context: RequestContext, node: Node, errors: Mapping[str
 
 
 async def _create(names: Sequence[str], context: RequestContext, node: Node) -> dict[str, ErrorCode | None]:
-    """Make topics that somebody asked for."""
+    """Create topics with num.partitions partitions each; the error of each by its name, None where it is there now."""
     errors: dict[str, ErrorCode | None] = {}
     wanted, count = [], node.settings.number("num.partitions")
     for name in names:
@@ -214,7 +214,7 @@ def _described(topic: Topic, node: Node, pace: Pace) -> Steps[MetadataResponseTo
 
 
 def _partition(partition: Partition | OfflinePartition, nodes: list[int]) -> MetadataResponsePartition:
-    """What is told of a partition.  `nodes`: those that have a replica; the first one leads it if anybody does."""
+    """A partition in a Metadata response.  `nodes`: those with a replica; the first leads it, unless it is offline."""
     is_offline = isinstance(partition, OfflinePartition)
     return MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_offline else ErrorCode.NONE,

@@ -76,7 +76,7 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext, node: N
 
 
 def _check(request: OffsetCommitRequest, context: RequestContext, node: Node, pace: Pace) -> Steps[_Asked]:
-    """What may be committed of what is asked for, and why not the rest."""
+    """The offsets of a request that may be committed, and the error of each of the others."""
     asked = _Asked({}, {}, {})
     now = node.clock.now()
     kept_ms = request.retention_time_ms

@@ -96,5 +96,5 @@ def _partition_result(of: tuple[int, ErrorCode]) -> WritableTxnMarkerPartitionRe
 
 
 def _error_code(error: ErrorCode) -> ErrorCode:
-    """A sender names topics, so a deleted one is unknown to it by name."""
+    """The code that the sender is told, which names topics: UNKNOWN_TOPIC_OR_PARTITION for UNKNOWN_TOPIC_ID."""
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is ErrorCode.UNKNOWN_TOPIC_ID else error

@@ -30,7 +30,7 @@ _FIND: Final = 20
 
 
 class Found(NamedTuple):
-    """What one look at the partitions gave."""
+    """The results of reading each partition once; `size`: how many bytes of records they have."""
 
     results: list[Result]
     size: int
@@ -133,7 +133,7 @@ class FetchPlan:
                 cancels.append(place.when_readable(readable))
 
     def enough(self, pace: Pace) -> Steps[bool]:
-        """Whether a wait is over.
+        """Whether a wait is over: `min_bytes` are there to read, or an error or other news is to be answered.
 
         At what lies between the reader and the end of what it may see, as far as that is in one segment; at once where
         the end is in a later segment or before the reader, or something is wrong.
@@ -185,7 +185,7 @@ class FetchPlan:
         return Found(results, size, astray)
 
     def _is_much(self, pace: Pace) -> Steps[bool]:
-        """Whether so much is there, of what is asked for, that reading it is a step of its own."""
+        """Whether the records asked for are more than LEAST_ANSWER bytes, so that reading them is a step of its own."""
         left = LEAST_ANSWER
         if self._max_bytes <= left or sum([asked.wanted.partition_max_bytes for asked, _ in self.reads]) <= left:
             return False
@@ -202,7 +202,7 @@ class FetchPlan:
     def _read_with_indexes(
         self, asked: Asked, budget: int, first: bool, pace: Pace
     ) -> Steps[tuple[PartitionData, int]]:
-        """As `_read_one`, of what is there after each step of making an index that led astray."""
+        """As `_read_one`, tried again after each step in which an index is made that reading needs."""
 
         def read() -> tuple[PartitionData, int]:
             return self._read_one(asked.wanted, self._place(asked, asked.topic or ""), budget, first=first)
@@ -212,7 +212,7 @@ class FetchPlan:
     def _read_one(
         self, wanted: FetchPartition, place: Partition | ErrorCode, budget: int, *, first: bool
     ) -> tuple[PartitionData, int]:
-        """The answer for one partition, and how much of the room for all of them it takes."""
+        """The answer for one partition, and how many bytes of `budget` it takes."""
         if isinstance(place, ErrorCode):
             return partition_error(wanted, place), 0
         diverging = _diverging(wanted, place)

@@ -47,7 +47,7 @@ very often)."""
 
 
 class Ends(Protocol):
-    """What is told of a partition even if nothing is read."""
+    """The offsets and the leader epoch of a partition that a response may carry even without records."""
 
     high_watermark: Offset
     log_start_offset: Offset
@@ -139,7 +139,7 @@ class Fetching(NamedTuple):
 
 
 class SessionAnswer(NamedTuple):
-    """What the reader is answered."""
+    """The session's part of a response: its error, the session id (NO_SESSION: none) and the partitions to name."""
 
     error: ErrorCode
     session_id: int
@@ -186,7 +186,7 @@ class FetchSessions:
         return Fetching(list(session.partitions.values()), by_id, session=session, epoch=session.epoch)
 
     def tell(self, fetching: Fetching, results: Sequence[Result], now: Milliseconds) -> SessionAnswer:
-        """What the reader is told of what was read."""
+        """What the response carries of `results`: all of them, or in a session those that are news to the reader."""
         if fetching.begins:
             return SessionAnswer(ErrorCode.NONE, self._create(fetching.by_id, results, now), results)
         session = fetching.session

@@ -21,7 +21,7 @@ AT_ONCE: Final = 100
 
 
 class LocalMarkers:
-    """Every partition is led by this node, so a marker is appended where and when it is asked for."""
+    """Appends transaction markers to the partitions of this node, which leads all, in the step that asks for it."""
 
     def __init__(self, storage: Storage, groups: GroupCoordinator, clock: Clock) -> None:
         self.storage = storage

@@ -37,7 +37,7 @@ Place = tuple[int, int]
 
 
 class OffsetPlan:
-    """The offsets of one request, and what became of each."""
+    """One TxnOffsetCommit on its way: its offsets, and the error of each."""
 
     __slots__ = ("_context", "_node", "_offsets", "_places", "_producer", "_request", "errors")
 
@@ -142,7 +142,7 @@ class OffsetPlan:
         return Committed(dict.fromkeys(self._offsets, error), lsn)
 
     def _of_log(self, error: ErrorCode) -> ErrorCode:
-        """What a client that relies on the implicit add is told where the log refuses it: it may be a time-out."""
+        """The error of offsets that the log refuses; from v5 on that of a transaction timed out or loading instead."""
         name, transactions = self._request.transactional_id, self._node.transactions
         if self._context.version >= IMPLICIT_ADD_SINCE:
             if transactions.timed_out(name, *self._producer):

@@ -35,7 +35,7 @@ TOPIC_IDS_SINCE: Final = 13
 
 
 class Write:
-    """One partition of the request on its way."""
+    """The write of one partition of a Produce: its batch, what was found out about it, and its outcome, if any."""
 
     __slots__ = ("at", "checked", "data", "flaw", "guard", "header", "outcome", "partition")
 
@@ -169,7 +169,7 @@ def tell_timed_out(request: ProduceRequest, writes: list[Write], coordinator: Tr
 
 
 class ProducePlan:
-    """The writes of one request, and what became of them."""
+    """One Produce on its way: the writes of its partitions, and the outcome of each."""
 
     __slots__ = (
         "_context",

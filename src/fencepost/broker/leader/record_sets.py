@@ -66,7 +66,7 @@ class Flaw(NamedTuple):
 
 
 def find(records: Buffer, at: int = 0) -> tuple[Found, int]:
-    """What begins there, and where it ends if it is whole."""
+    """What begins at position `at`, and the position behind it; `at` itself unless it is whole."""
     left = len(records) - at
     if left < _SIZE_END:
         return Found.NOTHING, at

@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
     @classmethod
     def lost(cls, question: Question) -> Answer:
-        """No answer came: the partitions may have been added, or not."""
+        """The answer where none came, NETWORK_EXCEPTION for each partition: they may have been added, or not."""
         return cls(dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Mode(Enum):
-    """What a client of some version can be told, and whether it relies on the implicit add."""
+    """How a request has its transaction verified, by its version: looked up or added to, and the errors it knows."""
 
     DEFAULT_ERROR = 1
     GENERIC_ERROR = 2
@@ -47,7 +47,7 @@ _COORDINATOR_AWAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What the coordinator said of each partition, in codes of a leader."""
+    """The coordinator's error for each partition; `lsn`: what must be durable before the answer leaves."""
 
     mode: Mode
     errors: Mapping[TopicPartition, ErrorCode]
@@ -55,7 +55,7 @@ class Verified:
     timed_out: bool = False
 
     def produce_error(self, at: TopicPartition) -> tuple[ErrorCode, str | None]:
-        """The error of a Produce; coordinator errors are ones that no producer knows there."""
+        """The error of a Produce, and a message or None; a coordinator's own errors become NOT_ENOUGH_REPLICAS."""
         error = self.errors[at]
         if error in _COORDINATOR_AWAY or (
             error is ErrorCode.CONCURRENT_TRANSACTIONS and self.mode is not Mode.ADD_PARTITION

@@ -44,7 +44,7 @@ def new_count(
 
 
 def check_more(assigned: Sequence[Sequence[int]] | None, have: int, count: int, node: int) -> None:
-    """Whether the partitions that make `have` to `count` may go where they are assigned.  Raises TopicRefused."""
+    """Raises TopicRefused if the partitions that make `have` to `count` may not go to the nodes assigned."""
     if assigned is None:
         return
     if len(assigned) != count - have:

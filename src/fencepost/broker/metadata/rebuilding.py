@@ -137,7 +137,7 @@ def begin(store: MetadataStore, storage: Storage, *, wanted: bool) -> bool:
 
 
 def finish(store: MetadataStore, storage: Storage, producer_ids: str) -> None:
-    """Note that the rebuilding is over.  `producer_ids`: the key of the next producer id."""
+    """Note durably that the rebuilding is over.  `producer_ids`: the key of the next producer id."""
     store.write({UNFINISHED: (None, 1), producer_ids: (_unused_producer_id(storage), 1)})
 
 

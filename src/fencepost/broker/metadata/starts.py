@@ -25,7 +25,7 @@ _DONE: Final = "starts-done"
 
 
 class Known(NamedTuple):
-    """What is known of starts, 0 for nothing."""
+    """Numbers of the starts known: begun and completed ones in the metadata, and others beside them; 0 for none."""
 
     begun: int
     done: int
@@ -89,7 +89,10 @@ def begin(store: MetadataStore, storage: Storage, known: Known, beside: Mapping[
 
 
 def finish(store: MetadataStore, storage: Storage) -> None:
-    """The commit log has a generation of this start, which is durable.  Raises NothingLeft, StorageFailed."""
+    """Note that this start is complete: the commit log has a durable generation of it.
+
+    Raises NothingLeft, StorageFailed.
+    """
     (number,) = _numbers(store, _BEGUN, 1)
     _write(store, {_DONE: f"{number} {storage.commit_log.generation}"})
 

@@ -42,7 +42,7 @@ class MetadataStore(Protocol):
     def get(self, key: str) -> Versioned | None: ...
 
     def list(self, prefix: str) -> dict[str, Versioned]:
-        """All keys that begin so, sorted."""
+        """The values of all keys that begin with `prefix`, in the order of the keys."""
         ...
 
     def write(self, changes: Mapping[str, tuple[bytes | None, int]]) -> bool:
@@ -112,7 +112,7 @@ class SqliteMetadataStore:
         execute(f"PRAGMA busy_timeout={_WAITS_MS}")
 
     def _refusal(self, error: BaseException) -> NothingLeft | None:
-        """What is raised for an error with which nothing was written, and that may be over later."""
+        """The NothingLeft to raise where SQLite wrote nothing and may be able to later; None for any other error."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # its kind
         if code == sqlite3.SQLITE_FULL:
             return DiskFull("no space is left for the metadata")
@@ -125,7 +125,7 @@ class SqliteMetadataStore:
         return None
 
     def _read(self, where: str, *values: object) -> dict[str, Versioned]:
-        """The rows that fit, by key.  Raises MetadataDamaged for one that its checksum does not fit."""
+        """The rows for which `where` (SQL) holds, by key.  Raises MetadataDamaged for a wrong checksum; NothingLeft."""
         found: dict[str, Versioned] = {}
         if not self._has_table:
             return found

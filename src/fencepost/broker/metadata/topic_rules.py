@@ -102,7 +102,7 @@ def taken(path: object) -> TopicRefused:
 
 
 def unforgotten(name: str) -> TopicRefused:
-    """The refusal of a topic while others cannot forget a deleted one of its name."""
+    """The refusal of a topic while groups cannot forget what they committed of a deleted one of its name."""
     why = (
         f"what groups committed of an earlier topic {name!r} cannot be removed: free some space on the disk, "
         "or see to the partition of __consumer_offsets that is offline"

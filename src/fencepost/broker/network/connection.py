@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out.send(self._transport)
 
     def _serve(self) -> None:
-        """Handle the requests that are there, as far as may be now."""
+        """Handle the requests that have come, until there is no whole one, no memory or no time left for the next."""
         frames = self._frames
         while self._reading:
             try:
@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frames.shrink()
 
     def _stop(self) -> None:
-        """Read and handle nothing more until something has changed."""
+        """Handle and read nothing more until memory, an answer that has left, or a turn lets this connection go on."""
         self._stopped = True
         self._throttle()
 

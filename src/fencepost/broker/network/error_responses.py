@@ -112,7 +112,7 @@ def _fields(cls: Any, version: int) -> tuple[Field, ...]:
 
 
 def _filled(cls: Any, asked: Any, version: int, error: ErrorCode) -> tuple[Any, bool]:
-    """A message about what was asked, and whether it says the error."""
+    """A message of this class for `asked`, with the error in its error fields; and whether it has any."""
     fields = _fields(cls, version)
     values: dict[str, Any] = {field.name: error for field in fields if field.name in _ERRORS}
     whole = bool(values)
@@ -150,7 +150,7 @@ def _listed(name: str, asked: Any) -> list[Any]:
 
 
 def _repeated(field: Field, asked: Any) -> Any:
-    """What the request says of a field, else what says nothing."""
+    """The value that the request has for a field; else the field's default, or that of "nothing"."""
     if isinstance(asked, Message):
         for name in (field.name, *_ALSO.get(field.name, ())):
             if name in asked.__schema__.fields and field.kind != "array":

@@ -17,7 +17,7 @@ from fencepost.protocol.errors import ErrorCode
 
 
 class Call(Enum):
-    """What a producer asked."""
+    """The kinds of requests of a producer whose errors depend on the client."""
 
     PRODUCE = auto()
     ADD = auto()

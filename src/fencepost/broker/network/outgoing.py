@@ -114,7 +114,7 @@ class Outgoing:
             self._memory.give(large)
 
     def send(self, transport: Transport | None) -> None:
-        """Hand over what the transport takes."""
+        """Write what is ready to the transport, as much of a large answer as it takes; None: drop it."""
         if not self._output and not self._rest:
             return
         if transport is not None:

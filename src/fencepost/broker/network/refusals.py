@@ -61,7 +61,7 @@ EVERYDAY: Final = (
 
 
 class Refusal(NamedTuple):
-    """An error, and for whom."""
+    """An error of a transactional request, with the transactional id (None: it has none), producer id and epoch."""
 
     error: int
     transactional_id: str | None
