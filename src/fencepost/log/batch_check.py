@@ -42,7 +42,7 @@ _FOLDED_AT_ONCE: Final = 256 * 1024
 
 
 class Checked(NamedTuple):
-    """What is to become of a client's batch in a log with these settings."""
+    """The result of checking a client's batch for a log with these settings.  `refused`: why it is not taken, if so."""
 
     settings: LogSettings
     header: BatchHeader
@@ -65,7 +65,7 @@ def most_unfolded(settings: LogSettings) -> int:
 def check_batch(
     batch: Buffer, header: BatchHeader, settings: LogSettings, now: Milliseconds, pace: Pace
 ) -> Steps[Checked]:
-    """Whether a client's batch is taken, before anything is known of its producer.
+    """Check a client's batch, before anything is known of its producer.
 
     `batch` is not looked at after the first interruption: it may be a view of a buffer that is used again.
     """
@@ -172,7 +172,7 @@ def most_records(header: BatchHeader) -> int:
 
 
 class _Demands(NamedTuple):
-    """What the settings ask of each record, and some record does not have."""
+    """What each record must have as the settings ask: a key, a time not too far off, no time of an append."""
 
     keyed: bool
     timed: bool

@@ -55,7 +55,7 @@ def write_down(disk: Disk, partition: Partition) -> None:
 
 
 class Checkpoint:
-    """Some partitions, each at one moment: what is written down of them counts when `files` are synced.
+    """Writes some partitions down, each as of one moment: what is written counts when `files` are synced.
 
     `logged_reasons`: why some could not be written by earlier ones: the same is not logged again.
     `identified`: those whose id is synced.
@@ -136,7 +136,7 @@ class Place(NamedTuple):
 
 
 def completed(disk: Disk, partition: Partition, offset: Offset) -> None:
-    """Note that all before `offset` is synced, and no older generation left; remove the older producer snapshots."""
+    """Note that all before `offset` is synced; remove older producer snapshots, but not those at bases of segments."""
     partition.checkpointed(offset)
     keep = {offset, *partition.segments.bases}
     for old in snapshot_offsets(disk, partition.directory):

@@ -123,7 +123,7 @@ class Checkpoints:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a checkpoint is being made, and does not wait for space or descriptors."""
+        """Whether a checkpoint is being made and is not held up by a lack of space or descriptors."""
         return self._task is not None and self._room is None
 
     def soon(self, least: int = 0) -> None:
@@ -134,7 +134,7 @@ class Checkpoints:
         asyncio.get_running_loop().call_soon(self.begin_if_due)
 
     def begin_if_due(self) -> None:
-        """Begin a checkpoint if the commit log is long enough, or somebody wants one; call it after each sync."""
+        """Begin a checkpoint if the commit log has over `limit` bytes or `soon` asked for one; call it after each sync."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         due = self._is_wanted or self._log.size > self._limit
@@ -270,7 +270,7 @@ class Checkpoints:
                     self._log.add_synced(*place)
 
     def _set_ready(self) -> Work[None]:
-        """Note that every segment is named."""
+        """Write the READY entry, after which every segment is named in the new generation, in steps."""
         for directory in self.aside.directories():
             for entry in self.aside.entries_of(directory):
                 self._log.add_again(entry)

@@ -252,7 +252,7 @@ class CommitLog:
         return self.appended
 
     def _take(self) -> tuple[Iterable[bytes], int, list[File]]:
-        """Everything pending in pieces, the bytes of them all, and the files whose extents are named there."""
+        """Take everything pending: its pieces, how many bytes they have, and the files whose extents they name."""
         first, extents = self._mark or self._durable_entry(), list(self._extents.values())
         size = len(first) + self._pending_bytes
         taken = pieces(first, self._pending, size, self._seed)

@@ -29,7 +29,7 @@ class FileDamaged(Exception):
 
 
 def not_written(directory: Path, why: FileDamaged | OSError) -> FileDamaged:
-    """What a partition raises that does not take an append: never CORRUPT_MESSAGE, which means the batch itself."""
+    """The error of a partition that takes no append: KAFKA_STORAGE_ERROR, as CORRUPT_MESSAGE means the batch itself."""
     if isinstance(why, FileDamaged):
         return FileDamaged(why.path, why.wrong)
     return FileDamaged(directory, f"does not take a write: {why.strerror or why}")

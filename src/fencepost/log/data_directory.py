@@ -225,7 +225,7 @@ def is_in_its_place(disk: Disk, directory: Path, topic_id: bytes) -> bool:
 
 
 def deleted_name(directory: str, topic_id: bytes) -> str:
-    """The directory of a deleted partition until it is removed; of the topic's name as much as there is room for."""
+    """The name for the directory of a deleted partition, with as much of the topic's name as there is room for."""
     topic, _, index = directory.rpartition("-")
     rest = f"-{index}.{topic_id.hex()}-delete"
     return topic[: LONGEST_NAME - len(rest)] + rest

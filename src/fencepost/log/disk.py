@@ -65,7 +65,7 @@ class File(Protocol):
         ...
 
     def pread(self, count: int, at: int) -> bytes:
-        """Up to `count` bytes; fewer only at the end of the file."""
+        """Up to `count` bytes from position `at` on; fewer only at the end of the file."""
         ...
 
     def size(self) -> int: ...
@@ -105,7 +105,7 @@ class closed_on_failure:
 
 
 class Disk(Protocol):
-    """What storage needs of a disk."""
+    """The interface of a disk: all that storage asks of one."""
 
     def open(self, path: Path) -> File:
         """Open for reading and writing; an empty file is made where there is none.
@@ -166,7 +166,7 @@ class Disk(Protocol):
         ...
 
     def room(self, path: Path) -> Room | None:
-        """What is left on the disk that holds a directory; None if it does not say."""
+        """The space that is left on the disk that holds a directory; None if it does not say."""
         ...
 
     def lock(self, path: Path) -> Callable[[], None]:

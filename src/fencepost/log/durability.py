@@ -43,7 +43,7 @@ class Durability:
             await self._last
 
     def fail(self) -> None:
-        """Make nothing more durable.  Who waits for that, to acknowledge it, is never called back."""
+        """Wake `wait_or_fail`, for nothing more becomes durable: other waiters are never called back."""
         if self._last is not None and not self._last.done():
             self._last.set_result(None)
 

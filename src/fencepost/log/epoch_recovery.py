@@ -56,7 +56,7 @@ def recover_epochs(partition: Partition) -> None:
 
 
 def _possible(partition: Partition, starts: list[tuple[LeaderEpoch, Offset]]) -> bool:
-    """Whether there can have been such epochs, whatever the batches say."""
+    """Whether the epochs can be this log's, going by its end and the present leader epoch alone."""
     if not starts:
         return not any(segment.size for segment in partition.segments)
     epoch, start = starts[-1]

@@ -73,7 +73,7 @@ class _Index:
         return (self._written + len(self._tail)) // self._entry.size
 
     def last(self) -> tuple[int, int] | None:
-        """The last entry."""
+        """The last entry; None if there is none."""
         if self._newest is None and self.count:
             self._newest = self._at(self.count - 1)
         return self._newest
@@ -97,7 +97,7 @@ class _Index:
         self._newest = first, second
 
     def _floor(self, key: int) -> tuple[int, int] | None:
-        """The last entry whose first number is at most `key`."""
+        """The last entry whose first number is at most `key`; None if there is none."""
         file = self._open() if self._written else None
         try:
             low, high = 0, self.count
@@ -113,7 +113,7 @@ class _Index:
                 file.close()
 
     def cut_to(self, limit: int) -> None:
-        """Keep what was in order before the second numbers of entries came to `limit`.
+        """Drop entries from the end until the last is in order and its second number is below `limit`.
 
         Behind what was synced a power loss may have left anything: entries of later batches, and zeros.
         """

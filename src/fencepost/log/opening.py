@@ -23,7 +23,7 @@ _SAID: Final = 10
 def open_partition(
     partition: Partition, replay: Replay, number: Callable[[], int], now: Milliseconds
 ) -> Partition | OfflinePartition:
-    """Open or make it; `number` numbers its segments in the commit log.
+    """Open a partition, or make it; offline where what is there cannot be used.  `number`: numbers its segments.
 
     Raises NothingLeft; OSError if one that was not there cannot be made.
     """

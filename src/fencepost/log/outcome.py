@@ -30,7 +30,7 @@ class Appended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing was appended or read."""
+    """The error with which a partition refuses an append or a read, and a message for people, if there is one."""
 
     error: ErrorCode
     message: str | None = None
@@ -41,7 +41,7 @@ class Refused:
 
 
 def explained(error: ErrorCode, header: BatchHeader, where: str, known_epoch: Epoch) -> str:
-    """Why a batch is refused for what its partition (`where`) knows of its producer, in a sentence."""
+    """Why a producer's batch is refused, in a sentence.  `where`: the partition; `known_epoch`: its producer's now."""
     who = f"producer_id={header.producer_id} epoch={header.producer_epoch} sequence={header.base_sequence}"
     match error:
         case ErrorCode.INVALID_PRODUCER_EPOCH:

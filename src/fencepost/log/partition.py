@@ -46,7 +46,7 @@ __all__ = ["Appended", "Journal", "Partition", "Refused"]
 
 
 class Journal(Protocol):
-    """What a partition needs of the storage around it."""
+    """The part of the storage that a partition uses."""
 
     flush_to_os: bool
     space: Space
@@ -136,7 +136,7 @@ class Partition:
         return found
 
     def check(self, batch: Buffer, header: BatchHeader, now: Milliseconds, pace: Pace) -> Steps[Checked]:
-        """What is to become of a client's batch as far as the batch tells: for `append`, which else does it at once."""
+        """Check a client's batch, as far as the batch itself tells, before `append`, which else does so in one step."""
         return check_batch(batch, header, self.settings, now, pace)
 
     def append(
@@ -184,7 +184,7 @@ class Partition:
     def _check_producer(
         self, header: BatchHeader, origin: Origin, guard: VerificationGuard | None
     ) -> Appended | Refused | None:
-        """What is answered to a batch that its producer's state does not let in (facts §6.3-§6.5); None if it does."""
+        """The outcome of a batch that its producer's state keeps out (facts §6.3-§6.5); None if it may be appended."""
         if origin is Origin.CLIENT:
             known = self.producers.duplicate_of(header)
             if known is not None:
@@ -335,7 +335,7 @@ class Partition:
         return reading.Fetched(records, self.high_watermark, stable, self.log_start_offset, aborted, cost)
 
     def refusal(self, damaged: FileDamaged) -> Refused:
-        """What is answered where a file cannot be read; said in the log, too."""
+        """The refusal of a read that meets a damaged file, which is logged."""
         self._damage.say(damaged)
         self.segments.leave(damaged)
         return Refused(damaged.error, str(damaged))

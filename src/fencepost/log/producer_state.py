@@ -52,7 +52,7 @@ class Origin(Enum):
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that a producer wrote."""
+    """A remembered batch of a producer: its last sequence and offset, and its timestamp in milliseconds."""
 
     last_sequence: int
     last_offset: Offset
@@ -71,7 +71,7 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """A producer as this partition knows it."""
+    """A producer's state in this partition: its epoch, its last batches and its open transaction, if any."""
 
     producer_id: ProducerId
     epoch: Epoch = NO_EPOCH
@@ -90,11 +90,11 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def is_expired(self, now: Milliseconds, expiration_ms: Milliseconds) -> bool:
-        """Whether it has no open transaction and has been silent for too long (facts §6.11)."""
+        """Whether it has no open transaction and has been silent for `expiration_ms` (facts §6.11)."""
         return self.open_first_offset is None and now - max(self.last_timestamp, self.last_seen) >= expiration_ms
 
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
-        """The remembered batch that this one repeats."""
+        """The remembered batch that this one repeats; None if it repeats none."""
         if header.producer_epoch != self.epoch:
             return None
         last = header.last_sequence
@@ -112,7 +112,7 @@ class VerificationGuard:
 
 @dataclass(slots=True)
 class Verification:
-    """A write that waits for its transaction to be verified, per producer id."""
+    """The pending verification of a producer's writes: its guard and the lowest sequence.  One per producer id."""
 
     guard: VerificationGuard
     epoch: Epoch
@@ -124,7 +124,7 @@ class Verification:
 def check_sequence(
     entry: ProducerEntry | None, verification: Verification | None, header: BatchHeader
 ) -> ErrorCode | None:
-    """Whether the batch may be the next of its producer (facts §6.4)."""
+    """OUT_OF_ORDER_SEQUENCE_NUMBER if the batch cannot be the next of its producer (facts §6.4), else None."""
     sequence = header.base_sequence
     if verification is not None:
         if entry is None and verification.supports_epoch_bump and sequence != 0:
@@ -148,7 +148,7 @@ def check_data(
     origin: Origin,
     verification_enabled: bool,
 ) -> ErrorCode | None:
-    """Whether a data batch with a producer id is taken.  Duplicates have been answered before."""
+    """The error of a data batch with a producer id; None if it is taken.  Duplicates have been answered before."""
     epoch, transactional = NO_EPOCH if entry is None else entry.epoch, header.is_transactional
     open_here = entry is not None and entry.open_first_offset is not None and epoch == header.producer_epoch
     if header.producer_epoch < epoch:
@@ -177,7 +177,7 @@ def check_data(
 def check_marker(
     entry: ProducerEntry | None, epoch: Epoch, coordinator_epoch: LeaderEpoch, transaction_version: int
 ) -> ErrorCode | None:
-    """Whether a transaction marker is taken (facts §5.3).
+    """The error of a transaction marker; None if it is taken (facts §5.3).
 
     From transaction.version 2 on every transaction has an epoch of its own, and its marker a larger one: an equal epoch
     is a marker that is repeated, fine once no transaction is open.

@@ -47,7 +47,7 @@ class ActiveProducer(NamedTuple):
 
 
 class Producers:
-    """Changed only by what has been appended, in order; `check_*` never change anything."""
+    """The state of a partition's producers.  Changed only by what was appended, in order; `check_*` change nothing."""
 
     def __init__(self) -> None:
         self.entries: dict[ProducerId, ProducerEntry] = {}
@@ -109,7 +109,7 @@ class Producers:
     # What was appended
 
     def data_appended(self, header: BatchHeader, base_offset: Offset, now: Milliseconds) -> None:
-        """A data batch with a producer id is in the log at `base_offset`."""
+        """Take in a data batch with a producer id that is in the log at `base_offset`."""
         entry = self._entry(header, now)
         entry.last_timestamp = header.max_timestamp
         if header.base_sequence >= 0:
@@ -127,7 +127,7 @@ class Producers:
     def marker_appended(
         self, header: BatchHeader, offset: Offset, coordinator_epoch: LeaderEpoch, committed: bool, now: Milliseconds
     ) -> CompletedTransaction | None:
-        """A marker is in the log; returns the transaction that it ended here, if one was open."""
+        """Take in a marker that is in the log at `offset`; returns the transaction that it ended here, if any."""
         entry = self._entry(header, now)
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp = header.max_timestamp
@@ -184,7 +184,7 @@ class Producers:
         return [(producer_id, first) for first, producer_id in self._open.items()]
 
     def is_late(self, before: Milliseconds) -> bool:
-        """Whether a transaction is open whose producer has not been heard of since that time."""
+        """Whether a transaction is open whose producer has not been heard of since `before` (milliseconds)."""
         return any(self.entries[producer_id].last_seen < before for producer_id in self._open.values())
 
     def active(self) -> Iterator[ActiveProducer]:
@@ -202,7 +202,7 @@ class Producers:
     # Expiry and loading
 
     def expire(self, now: Milliseconds, expiration_ms: Milliseconds) -> Work[None]:
-        """Forget producers without an open transaction that have been silent for too long (facts §6.11).
+        """Forget producers without an open transaction that were silent for `expiration_ms` (facts §6.11).
 
         There may be very many: a step for each thousand.
         """

@@ -39,7 +39,7 @@ class Fetched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimestampOffset:
-    """A record found by time."""
+    """A record found by time: its timestamp in milliseconds, offset and leader epoch."""
 
     timestamp: Milliseconds
     offset: Offset
@@ -47,7 +47,7 @@ class TimestampOffset:
 
 
 class Ends(Protocol):
-    """What a reader needs of a partition besides its segments."""
+    """The settings and offsets of a partition that a reader uses."""
 
     @property
     def settings(self) -> LogSettings: ...
@@ -62,7 +62,7 @@ class Ends(Protocol):
     def high_watermark(self) -> Offset: ...
 
     def bound(self, isolation: Isolation, /) -> Offset:
-        """How far a reader may read."""
+        """The offset up to which a reader of this isolation may read."""
         ...
 
 
@@ -187,7 +187,7 @@ class Reader:
 
     @staticmethod
     def _wrong_end(segment: Segment, position: int) -> FileDamaged | None:
-        """What is wrong with batches that end at `position`, if it can be told."""
+        """The error for batches that end at `position`, where less than a header is left behind them; else None."""
         if 0 < segment.size - position < HEADER_SIZE:
             return segment.damaged(position, "the batch before has not the length that it says")
         return None

@@ -369,7 +369,7 @@ def _cut(partition: Partition, segment: Segment, end: int, *, torn: bool) -> Non
 
 
 def _tell_what_is_more(partition: Partition, known: Mapping[Offset, KnownFile]) -> None:
-    """Say what is kept that a damaged commit log does not know of."""
+    """Log how many bytes are kept that a damaged commit log does not know of."""
     sizes = {segment.base_offset: segment.size for segment in partition.segments}
     # Older segments than the first that it names were synced by a checkpoint.
     first = min((base for base, file in known.items() if not file.removed), default=0)

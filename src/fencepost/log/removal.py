@@ -40,7 +40,7 @@ def remove_marked(disk: Disk, directory: Path) -> None:
 
 
 class Removals:
-    """What is to be removed, some of it after some time, and nothing while a checkpoint is syncing files."""
+    """Files to remove: some after a delay, a few at a time, and none while a checkpoint syncs files."""
 
     def __init__(self, disk: Disk, space: Space) -> None:
         self._disk = disk
@@ -57,7 +57,7 @@ class Removals:
         self._is_held = True
 
     def let_go(self) -> None:
-        """What was held is removed a little at a time."""
+        """Remove what was held, a little at a time."""
         self._is_held = False
         for remove in self._held:
             self._soon(remove)
@@ -118,7 +118,7 @@ class Removals:
             self._disk.remove(path)
 
     def hurry(self) -> None:
-        """The space is needed: wait for nothing but a checkpoint."""
+        """Remove without any delay, for the space is needed; what a checkpoint holds up waits for that."""
         removals = [*self._held, *self._due, *(remove for _, remove in self._waiting.values())]
         self.give_up()
         call_each(partial(self.now, remove) for remove in removals)

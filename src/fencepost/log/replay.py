@@ -48,7 +48,7 @@ _ONE_WRITE: Final = 1024 * 1024
 
 
 class KnownFile:
-    """A segment as the commit log knows it."""
+    """A segment as the commit log knows it: how many bytes it has, and up to where it was synced."""
 
     __slots__ = ("aside", "checkpoint_offset", "checkpoint_size", "extents", "path", "removed", "size", "topic_id")
 
@@ -71,7 +71,7 @@ class KnownFile:
 
 
 class Replay:
-    """What all generations on disk say together."""
+    """The state of all segments, worked out from every generation on disk."""
 
     def __init__(self) -> None:
         self.files: dict[str, KnownFile] = {}
@@ -230,7 +230,7 @@ class Replay:
         newest.size = max(newest.size, size)
 
     def tell(self, path: Path) -> None:
-        """Say what the start had to do without."""
+        """Log what the start had to do without."""
         if self.read_alone:
             logger.warning(
                 "there is no commit log in %s, or nothing in it: every whole batch of %d partitions with records is "
@@ -319,7 +319,7 @@ class Replay:
             known.aside = not present[key]
 
     def _had_more(self, directory: str) -> bool:
-        """Whether more was synced in a directory's segments than the log could bring back."""
+        """Whether the log knows something synced of the segments in a directory."""
         return any(
             known.checkpoint_size > 0 or known.extents
             for known in self.files.values()

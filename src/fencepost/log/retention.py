@@ -17,7 +17,7 @@ for the next look, so that nobody makes files without end by writing and deletin
 
 
 class Sized(Protocol):
-    """What retention must know of a segment."""
+    """A segment as retention sees it.  Size in bytes, times in milliseconds."""
 
     base_offset: Offset
     size: int

@@ -177,7 +177,7 @@ class Segment:
             self.size = size
 
     def drop_stale_checksums(self) -> None:
-        """After a crash: what was written of a segment that has lost its end again must not count later."""
+        """Empty `.checksums` after a crash, if it is not of the segment as it is now."""
         path = self._beside(SUFFIX)
         if not self._disk.exists(path):
             return
@@ -328,7 +328,7 @@ class Segment:
                 raise self.damaged(position, "the CRC of the batch does not match")
 
     def locate_at_once(self, offset: Offset) -> int | None:
-        """As `locate`, for who keeps nobody waiting."""
+        """As `locate`, with indexes made in one step where they must be."""
         return with_indexes_at_once(lambda: self.locate(offset))
 
     def _position_before(self, offset: Offset) -> int:
@@ -383,7 +383,7 @@ class Segment:
         logger.warning("the index of %s led astray and was made again from its batches", self.path)
 
     def position_from(self, timestamp: Milliseconds) -> int:
-        """Where a batch begins before which all records are older than `timestamp`."""
+        """Position of a batch before which all records are older than `timestamp`."""
         return self._position_of_entry(lambda: self.indexes.times.floor(timestamp))
 
     def _position_of_entry(self, find: Callable[[], tuple[int, int] | None]) -> int:

@@ -70,7 +70,7 @@ class Segments(Sequence[Segment]):
             self.ordered[-1].check_length()
 
     def leave(self, damaged: FileDamaged) -> None:
-        """Write nothing more to the newest one if it is that file."""
+        """Stop writing to the newest segment if `damaged` is its file: the next append begins another one."""
         self.is_left = self.is_left or damaged.path == self.ordered[-1].path
 
     def append(self, segment: Segment) -> None:

@@ -14,7 +14,7 @@ LONG = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What a partition needs to know.  Times in milliseconds, sizes in bytes; -1 means without limit."""
+    """The settings of one log.  Times in milliseconds, sizes in bytes; -1 means without limit."""
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: Milliseconds = Milliseconds(7 * 24 * 3600 * 1000)

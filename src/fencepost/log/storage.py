@@ -136,7 +136,7 @@ class Storage:
         return not self._replay.complete and (self._replay.newest > 0 or self.has_partitions)
 
     def start(self) -> None:
-        """After the partitions were opened: begin a generation of our own, and forget the older ones now or soon."""
+        """Begin this start's generation, after the partitions were opened, and remove the older ones now or soon."""
         self.disk.interruption = None
         self.space.attempt(partial(data_directory.mark, self._disk, self.path))
         in_use = {partition.directory.name for partition in self._partitions.values()}
@@ -384,7 +384,7 @@ class Storage:
         self._dirty = {}
 
     def _advance(self) -> Work[None]:
-        """Let readers have what the last sync took."""
+        """Move the high watermark of each partition to what the last sync made durable, some in each step."""
         taken, self._taken = self._taken, {}
         for number, (partition, end) in enumerate(taken.items(), 1):
             partition.advance(end)

@@ -10,7 +10,7 @@ from fencepost.runtime import Work
 
 
 def upkeep(storage: Storage, now: Milliseconds) -> Work[None]:
-    """One round over all partitions, which may be many: a step for each at the least."""
+    """Retention and expiry of producers, once over all partitions; a step for each at the least."""
     to_drop = False
     for partition in storage.partitions():
         if storage.partition(partition.topic, partition.index) is partition:  # not deleted meanwhile

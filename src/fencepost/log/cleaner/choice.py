@@ -28,7 +28,7 @@ _FARTHEST = 0x7FFFFFFF
 
 
 class SegmentFacts(NamedTuple):
-    """What the choice needs to know of a segment."""
+    """A segment as the choice sees it.  Size in bytes, timestamps in milliseconds."""
 
     base_offset: Offset
     size: int
@@ -56,14 +56,14 @@ class Range(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
     def is_worth_it(self, settings: LogSettings) -> bool:
-        """Whether to clean now."""
+        """Whether enough of it is dirty, or some of it has been dirty for too long."""
         if not self.dirty_bytes:
             return False
         return self.overdue_ms > 0 or self.dirty_ratio > settings.min_cleanable_dirty_ratio
 
 
 def first_dirty(checkpoint: Offset | None, log_start_offset: Offset, log_end_offset: Offset) -> Offset:
-    """Where the dirty part begins; the whole log is dirty if what was noted cannot be."""
+    """The first dirty offset: `checkpoint`, or the start of the log where that is None or outside of the log."""
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
         return log_start_offset
     return checkpoint

@@ -49,7 +49,7 @@ class Abandoned(Exception):
 
 
 class Log(Protocol):
-    """What a pass needs of a partition."""
+    """The part of a partition that a pass uses."""
 
     disk: Disk
     directory: Path
@@ -162,7 +162,7 @@ class Pass:
     # What stays
 
     def _replace(self, sources: list[Segment], end: Offset) -> Steps[None]:
-        """Make one segment of several.
+        """Put one cleaned segment in the place of `sources`, which end before offset `end`.
 
         The log stays held if this fails once it is decided: then its files are not those that memory knows.
         """
@@ -251,7 +251,7 @@ class Pass:
         return transactions.end(header, record.type) if record.ends_transaction else (False, None)
 
     def _kept(self, header: BatchHeader, data: memoryview, verdict: Verdict) -> Steps[bytes | memoryview | None]:
-        """What stays of a batch; None for nothing."""
+        """The batch with the records of it that stay; None if nothing of it stays."""
         nothing = rewriting.emptied(header) if verdict.keep_empty else None
         if verdict.records_go or not header.record_count:
             return nothing
@@ -324,7 +324,7 @@ class Pass:
 
 
 def _put_in_place(log: Log, sources: Sequence[Segment], fresh: Segment) -> None:
-    """Readers get the new segment from here on; what was to go meanwhile goes."""
+    """Have readers use `fresh` in the place of `sources`, which are closed, from now on; drop segments again."""
     log.segments.replace(sources, fresh)
     log.reader.forget()
     for segment in sources:

@@ -36,7 +36,7 @@ class LogId(NamedTuple):
 
 
 class Log(Protocol):
-    """What is to be known of a partition."""
+    """The part of a partition that names its log and says which offsets it has."""
 
     topic: str
     index: int
@@ -110,7 +110,7 @@ def write(disk: Disk, root: Path, offsets: Mapping[LogId, Offset], done: Callabl
 
 
 class FirstDirtyOffsets:
-    """What is known of it, and what of that is in the file: of the logs that are there."""
+    """The first dirty offset of each log, in memory, and the file that has them as of the last `note`."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk = disk
@@ -121,7 +121,7 @@ class FirstDirtyOffsets:
         self._is_writing = False
 
     def of(self, log: Log) -> Offset:
-        """Where the dirty part of a log begins."""
+        """The first dirty offset of a log; its start offset where none is known that can be."""
         return first_dirty(self._offsets.get(id_of(log)), log.log_start_offset, log.log_end_offset)
 
     def cleaned(self, log: LogId, end: Offset) -> None:

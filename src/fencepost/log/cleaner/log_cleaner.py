@@ -53,7 +53,7 @@ class Timers(Protocol):
 
 
 class Storage(surveying.Storage, Protocol):
-    """What the cleaner needs of the node's storage."""
+    """The part of the node's storage that the cleaner uses."""
 
     path: Path
     failure: StorageFailed | None
@@ -111,7 +111,7 @@ class LogCleaner:
             self._wait(min(self._settings.backoff_ms, self._settings.journal_interval_ms) / 1000)
 
     def abandon(self) -> None:
-        """What a crash does: nothing more happens."""
+        """Begin no step any more and give nothing back, as in a crash."""
         self._is_closed = True
         self._survey = None
         if self._timer is not None:
@@ -119,7 +119,7 @@ class LogCleaner:
             self._timer = None
 
     def close(self) -> None:
-        """Stop in the middle, which is no harm."""
+        """End the passes under way without a result: what they have not swapped in is removed."""
         self.abandon()
         for work in self._under_way:
             work.stop()
@@ -219,7 +219,7 @@ class LogCleaner:
             self._wait(rest)
 
     def _next(self) -> Work | None:
-        """A pass that can go on, or one that is begun for it."""
+        """The next pass that can go on: one that waits for nothing, else one that is begun; None if there is none."""
         if self._ready:
             return self._ready.popleft()
         while self._may_begin():

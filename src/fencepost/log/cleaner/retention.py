@@ -40,7 +40,7 @@ from it to the time of any record."""
 
 
 class LastBatch(NamedTuple):
-    """What the log must keep of an active producer."""
+    """What the log must keep of an active producer: its epoch, and its last data batch under that."""
 
     data_offset: Offset | None
     """Last offset of its last data batch under its epoch; None: its epoch is known from a marker only."""

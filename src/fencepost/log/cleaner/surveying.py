@@ -25,7 +25,7 @@ _PASSED_OVER: Final = 1_000
 
 
 class Storage(Protocol):
-    """What a survey needs of the node's storage."""
+    """The part of the node's storage that a survey uses."""
 
     def partition(self, topic: str, index: int) -> Partition | None: ...
 
@@ -133,7 +133,7 @@ class Surveyor:
     def _choose(
         self, compacted: Sequence[Partition], now: Milliseconds, taken: Set[Partition]
     ) -> Generator[None, None, list[Chosen]]:
-        """The partitions that are worth it, the dirtiest last.  What is not settled is told to the storage."""
+        """The partitions that are worth a pass and can have one now, the dirtiest last; in steps."""
         found: list[Chosen] = []
         at = self._running_for()
         unsettled, dirtiest, delay = 0, 0.0, 0.0
@@ -160,7 +160,7 @@ class Surveyor:
         return sorted(found, key=lambda each: each.over.dirty_ratio)
 
     def _ranges(self, partition: Partition, now: Milliseconds) -> tuple[Range, Range]:
-        """What should be cleaned, and what of it may be cleaned now."""
+        """The range of a pass over a log if all were settled, and that of one which is possible now."""
         timed = partition.settings.max_compaction_lag_ms < LONG
         facts = [
             SegmentFacts(
@@ -180,7 +180,7 @@ class Surveyor:
         )
 
     def _settle(self, unsettled: int, at: Milliseconds) -> None:
-        """Have a checkpoint when enough waits for one, or anything has waited for long."""
+        """Ask for a checkpoint when `unsettled` bytes are enough, or some have been unsettled for backoff_ms."""
         if not unsettled:
             self._unsettled_since = None
             return

@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 
 @dataclass
 class CleanerMetrics:
-    """Apache Kafka's, of LogCleaner and LogCleanerManager; those of one pass are of the last one."""
+    """Apache Kafka's metrics of LogCleaner and LogCleanerManager (of one pass: of the last), and counts of ours."""
 
     max_dirty_percent: float = 0.0
     cleaner_recopy_percent: float = 0.0
@@ -55,7 +55,7 @@ class Chosen(NamedTuple):
 
 
 class Work:
-    """One pass over one partition, as the cleaner goes on with it."""
+    """A pass over one partition that is under way: its steps, and what the last of them waits for."""
 
     def __init__(self, chosen: Chosen, newest: OffsetMap, now: Milliseconds, began: float) -> None:
         self.partition = chosen.partition
