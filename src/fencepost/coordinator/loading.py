@@ -34,7 +34,7 @@ class JournalUnreadable(Exception):
 
 
 def taken_from(records: dict[K, V]) -> Iterator[V]:
-    """The values, in their order; none is kept once it is given, so that there is room for what is made of them."""
+    """Empty `records` and give the values in their order; none is kept once it is given, to save memory."""
     left = list(records.values())
     records.clear()
     left.reverse()
@@ -43,7 +43,7 @@ def taken_from(records: dict[K, V]) -> Iterator[V]:
 
 
 def in_turn(works: Iterable[Work[None]]) -> Work[None]:
-    """Read all of them, a step of each in turn, while others work in between.
+    """Read journal partitions, a step of each in turn, while others work in between.
 
     One that cannot be read is said in the log and left: what lives there goes on being answered 14.
     """

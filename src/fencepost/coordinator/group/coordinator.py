@@ -65,7 +65,7 @@ class CommitFor(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What happened to each partition, and the lsn that this depends on."""
+    """The error for each partition, and the lsn that the answer depends on."""
 
     errors: Mapping[TopicPartition, ErrorCode]
     lsn: Lsn
@@ -132,7 +132,7 @@ class GroupCoordinator:
         return bool(self._loading)
 
     def check(self, group_id: str | None) -> ErrorCode:
-        """Whether requests about a group may be sent here (facts §7.2, 6)."""
+        """The error for requests about a group that is not coordinated here, or not yet (facts §7.2, 6); else NONE."""
         found = self._shard(group_id)
         return found if isinstance(found, ErrorCode) else ErrorCode.NONE
 
@@ -140,7 +140,7 @@ class GroupCoordinator:
         return self._any_shard(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     def _any_shard(self, group_id: str | None) -> GroupCoordinatorShard | ErrorCode:
-        """Old clients without a group keep committed offsets in the group "": it may be read, written and deleted."""
+        """The shard of a group, "" included, in which old clients without a group keep offsets; else the error."""
         if group_id is None:
             return ErrorCode.INVALID_GROUP_ID
         index = self.partition_for(group_id)
@@ -251,7 +251,7 @@ class GroupCoordinator:
         return Committed(errors, shard.lsn)
 
     def _begin(self, shard: GroupCoordinatorShard, group_id: str) -> ClassicGroup:
-        """The group that commits; its first commit that may be begins it, and it stays, whatever becomes of that."""
+        """The group that commits; an empty one is begun where there is none, and stays, whatever becomes of that."""
         group = shard.groups.get(group_id)
         if group is None:
             group = shard.groups[group_id] = ClassicGroup(group_id, state_timestamp=self._clock.now())
@@ -260,7 +260,7 @@ class GroupCoordinator:
     def _entries(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> tuple[dict[TopicPartition, ErrorCode], list[journal.Entry], list[TopicPartition]]:
-        """Errors of offsets; records, and partitions, of those whose metadata is not too long (facts §7.2, 9)."""
+        """The error for each offset; records and partitions of those whose metadata is not too long (facts §7.2, 9)."""
         now, limit = self._clock.now(), self.settings.metadata_max_bytes
         taken = [at for at, committed in offsets.items() if length_in_java(committed.metadata) <= limit]
         if sum([len(offsets[at].metadata) for at in taken]) > MOST_APPENDED:  # seen before it is encoded
@@ -331,7 +331,7 @@ class GroupCoordinator:
     # Groups
 
     def known(self, group_id: str) -> ClassicGroup | ErrorCode:
-        """A group as DescribeGroups tells it, an empty one where it has only committed offsets; or the error."""
+        """A group as DescribeGroups shows it, an empty one where it has only committed offsets; or the error."""
         shard = self._any_shard(group_id)
         if isinstance(shard, ErrorCode):
             return shard
@@ -351,7 +351,7 @@ class GroupCoordinator:
         return found
 
     def delete_group(self, group_id: str, pace: Pace) -> Answered[ErrorCode]:
-        """DeleteGroups, one of them, at once: its committed offsets go too, and cost more than it does."""
+        """Delete a group and its committed offsets, for DeleteGroups; the error, or NONE."""
         shard = self._any_shard(group_id)
         if isinstance(shard, ErrorCode):
             return Answered(shard, NO_LSN)

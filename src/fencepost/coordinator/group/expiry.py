@@ -32,7 +32,7 @@ class Expired(NamedTuple):
 
 
 def portions(groups: Sequence[str], offsets: Offsets) -> Iterator[list[str]]:
-    """The groups that are looked at in one step each: twenty, or fewer where they have many offsets."""
+    """The groups in portions for one step each: twenty groups, or fewer where they have many offsets."""
     portion, left = list[str](), LOOKED_AT
     for group in groups:
         portion.append(group)
@@ -77,7 +77,7 @@ def _due(
     retention_ms: Milliseconds,
     now: Milliseconds,
 ) -> list[TopicPartition]:
-    """Those whose time is up.  `since`: when the group's last member left, or NO_TIMESTAMP."""
+    """Those of the partitions whose offsets expire.  `since`: when the group's last member left, or NO_TIMESTAMP."""
     due = []
     for at in partitions:
         committed = offsets.committed(group_id, at)

@@ -64,7 +64,7 @@ def group_entry(group: str, value: GroupMetadataValue | None, now: Milliseconds)
 
 
 def batch(entries: Sequence[Entry], producer: ProducerIdAndEpoch = NO_PRODUCER) -> bytes:
-    """One batch; of a producer it is part of that one's transaction."""
+    """A batch of these records; with a producer it is part of that one's transaction."""
     producer_id, producer_epoch = producer
     if producer_id < 0:
         return records.encode_batch(entries)

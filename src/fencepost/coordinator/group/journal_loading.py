@@ -144,7 +144,7 @@ class Loading:
         return False
 
     def _batch(self) -> tuple[BatchHeader, Buffer] | None:
-        """The next one; None if there is none now."""
+        """The next batch of the journal; None if there is none now.  Raises JournalUnreadable."""
         try:
             found = next(self._batches, None)
             if found is None:

@@ -31,7 +31,7 @@ class _Kept(NamedTuple):
 
 
 class Offsets:
-    """All offsets of the groups of one journal partition."""
+    """The committed and pending offsets of the groups in one journal partition."""
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[TopicPartition, _Kept]] = {}

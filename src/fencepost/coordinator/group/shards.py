@@ -43,7 +43,7 @@ Apache Kafka takes `max.message.bytes` of the topic, 1 MiB unless it is set."""
 
 
 class JournalPartition(Protocol):
-    """What the coordinator needs of a partition of `__consumer_offsets`."""
+    """The part of a partition of `__consumer_offsets` that the coordinator uses."""
 
     def append(
         self,
@@ -61,7 +61,7 @@ class JournalPartition(Protocol):
 
 
 class Journals(Protocol):
-    """Where journal partitions are found; the node's storage."""
+    """Finds journal partitions; implemented by the node's storage."""
 
     @property
     def lsn(self) -> Lsn: ...
@@ -70,7 +70,7 @@ class Journals(Protocol):
 
 
 class GroupCoordinatorShard:
-    """What is known of one partition of `__consumer_offsets` that this node leads; empty before `Loading` read it."""
+    """The groups and offsets of a partition of `__consumer_offsets` that this node leads; empty until they are loaded."""
 
     def __init__(self, index: int, log: JournalPartition, journals: Journals) -> None:
         self.index = index
@@ -168,7 +168,7 @@ def _key(record: Record) -> bytes:
 
 
 def _kind(record: Record) -> int:
-    """The version of its key, which tells what it is about; -1 without one."""
+    """The kind of a record, which is the version of its key; -1 without one."""
     return -1 if record.key is None else stored_version(record.key)
 
 
@@ -189,7 +189,7 @@ def outcome_of(header: BatchHeader, batch: Buffer) -> bool | None:
 
 
 def restore(group_id: str, stored: GroupMetadataValue) -> ClassicGroup:
-    """A group as it was when its generation was stored."""
+    """The group that a journal record stores, as it was then."""
     group = ClassicGroup(
         group_id,
         ClassicGroupState.STABLE if stored.members else ClassicGroupState.EMPTY,
@@ -218,7 +218,7 @@ def restore(group_id: str, stored: GroupMetadataValue) -> ClassicGroup:
 
 
 def can_be_stored(group: ClassicGroup) -> bool:
-    """Whether a group can be appended: what its members say of themselves, and are told, is not too long."""
+    """Whether the record of a group fits into a batch, as far as its members' metadata and assignments tell."""
     return (
         sum([len(each.metadata(group.protocol_name)) + len(each.assignment) for each in group.members.values()])
         <= MOST_APPENDED

@@ -162,7 +162,7 @@ class TransactionCoordinator:
         producer_epoch: Epoch,
         partitions: Sequence[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
-        """Which of the partitions are part of the open transaction.  Never 0 for one that is not."""
+        """The error for each partition; NONE only where it is part of the open transaction of this pair."""
         entry = self._entries.get(transactional_id)
         if entry is None:
             return dict.fromkeys(partitions, self._absent(transactional_id).error)
@@ -397,7 +397,7 @@ class TransactionCoordinator:
             self._delivery.keep(completion, now)
 
     def _marked(self, completion: Completion, now: Milliseconds) -> bool:
-        """Every marker is written: append COMPLETE.  False if that must be tried again."""
+        """Append COMPLETE, for every marker is written.  False if that must be tried again."""
         entry = completion.owner
         if entry is None:
             return True

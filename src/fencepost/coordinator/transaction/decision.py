@@ -43,7 +43,7 @@ class Transition(NamedTuple):
 
 
 class NeedsProducerId(Enum):
-    """Ask again with a fresh producer id: the epoch is exhausted."""
+    """The decision cannot be made without a fresh producer id, since the epoch is exhausted: ask again with one."""
 
     NEEDED = "a fresh producer id"
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Ground(StrEnum):
-    """What a difference may rest on; there is nothing else."""
+    """The grounds that a difference may rest on; there are no others."""
 
     TIME_OUTS = "KIP-588: a producer outlives the time-out of its transaction"
     INSTANCE_EPOCH = "KIP-360: an instance keeps its identity until another one takes over"

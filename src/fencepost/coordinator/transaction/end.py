@@ -179,7 +179,7 @@ def _end_bumping(
 
 
 def relation(transaction: TransactionMetadata, request: End) -> EpochRelation | ErrorCode:
-    """Whether a v5 caller holds the current pair, or the one before the last bump; else what it is told."""
+    """Whether a v5 caller holds the current pair, or the one before the last bump; or the error."""
     current = transaction.current
     rotated = (
         transaction.previous_producer_id == request.producer_id
@@ -202,7 +202,7 @@ def _is_fenced(transaction: TransactionMetadata, request: End) -> bool:
 
 
 def _end_timed_out(transaction: TransactionMetadata, request: End) -> Refusal | Unchanged:
-    """The caller's transaction was aborted by the server, and nobody else took over since."""
+    """The answer to a caller whose transaction the server timed out, while nobody else has taken over."""
     current = transaction.current
     if request.commit and not request.bumps:
         foreign = request.producer_id != current.producer_id

@@ -186,7 +186,7 @@ def _claimed(
     given: ProducerIdAndEpoch,
     instance_epoch: Epoch,
 ) -> Transition:
-    """Hand out a pair; the transaction that was ended before is forgotten."""
+    """The transition that hands out this pair and forgets the transaction before."""
     rotated = request.expected != NO_PRODUCER and request.expected.producer_id != given.producer_id
     to = transaction._replace(
         producer_id=given.producer_id,
@@ -210,7 +210,7 @@ def _claimed(
 def _keep(
     transaction: TransactionMetadata, request: Initialize, now: Milliseconds, fresh: ProducerId | None
 ) -> Transition | Literal[NeedsProducerId.NEEDED]:
-    """Leave a prepared transaction open, and give the caller a pair of its own to end it with (KIP-939)."""
+    """The transition that leaves a prepared transaction open and gives the caller a pair to end it with (KIP-939)."""
     given = _next_pair(transaction.current, fresh)
     if given is None:
         return NEEDS_PRODUCER_ID
@@ -250,7 +250,7 @@ def check(
     keep_prepared: bool,
     settings: TransactionSettings,
 ) -> ErrorCode:
-    """What is wrong with the request itself; the first that applies (facts §2.2).
+    """The error of the request itself, the first that applies (facts §2.2); NONE if there is none.
 
     Without a transactional id nothing but half a pair is: the producer is merely idempotent.
     """

@@ -18,7 +18,7 @@ from fencepost.protocol.types import Epoch, LeaderEpoch, ProducerId, TopicPartit
 
 
 class Marker(NamedTuple):
-    """What a partition is told.  `coordinator_epoch`: the leader epoch of the journal's partition."""
+    """The marker of one transaction.  `coordinator_epoch`: the leader epoch of the journal's partition."""
 
     producer_id: ProducerId
     producer_epoch: Epoch
@@ -34,7 +34,7 @@ class Markers(Protocol):
     """Writes markers to the leaders of partitions."""
 
     def write(self, marker: Marker, partitions: Sequence[TopicPartition]) -> Results | Awaitable[Results]:
-        """What became of the marker in each partition; an awaitable where a leader is not on this node.
+        """The error code for the marker in each partition; an awaitable where a leader is not on this node.
 
         NONE: appended.  UNKNOWN_TOPIC_ID: the topic is known to be deleted, not merely unknown here yet.
         Writing the same marker again is harmless, and happens.

@@ -32,7 +32,7 @@ class BadPattern(ValueError):
 
 
 class Pattern:
-    """A regular expression for a whole text.  Raises BadPattern."""
+    """A regular expression (RE2) that must match a whole text.  Raises BadPattern where it is none, or too large."""
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > LONGEST_PATTERN:

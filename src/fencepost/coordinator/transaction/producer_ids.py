@@ -24,7 +24,7 @@ class ProducerIds(Protocol):
 
 
 class ProducerIdStore(Protocol):
-    """Remembers how far producer ids were given, for the whole cluster."""
+    """Keeps the number up to which producer ids were given, for the whole cluster."""
 
     def allocate(self, count: int) -> int | None:
         """The first of `count` ids that nobody else gets, durable before this returns; None if that cannot be done."""

@@ -14,7 +14,7 @@ def _newest() -> int:
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Times in milliseconds."""
+    """The settings of the transaction coordinator.  Times in milliseconds; `partitions`: of `__transaction_state`."""
 
     #: transaction.max.timeout.ms
     max_timeout_ms: Milliseconds = Milliseconds(900_000)

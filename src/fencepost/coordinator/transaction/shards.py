@@ -30,7 +30,7 @@ from fencepost.runtime import Work
 
 
 class JournalPartition(Protocol):
-    """What the coordinator needs of a partition of `__transaction_state`."""
+    """The part of a partition of `__transaction_state` that the coordinator uses."""
 
     @property
     def leader_epoch(self) -> LeaderEpoch: ...
@@ -41,7 +41,7 @@ class JournalPartition(Protocol):
 
 
 class Journals(Protocol):
-    """Where journal partitions are found; the node's storage."""
+    """Finds journal partitions; implemented by the node's storage."""
 
     @property
     def lsn(self) -> Lsn: ...
@@ -86,7 +86,7 @@ class Completion:
         return refused
 
     def postpone(self, now: Milliseconds) -> None:
-        """Try again after a delay that doubles with every attempt."""
+        """Set the next attempt to a delay from now that doubles with every attempt, up to LONGEST_DELAY."""
         delay = min(FIRST_DELAY << min(self.attempts, 10), LONGEST_DELAY)
         self.attempts += 1
         self.since, self.due = now, Milliseconds(now + delay)
@@ -97,7 +97,7 @@ class Completion:
 
 
 class TransactionalIdEntry:
-    """One transactional id in memory."""
+    """A transactional id in memory: its state, its shard, and the markers that are to be written."""
 
     __slots__ = ("alarm", "completion", "lsn", "shard", "transaction")
 
@@ -113,7 +113,7 @@ class TransactionalIdEntry:
 
 
 class Alarms:
-    """When the time of each open transaction is up, without looking at every transaction at every tick.
+    """The times at which open transactions time out, found without looking at every transaction at every tick.
 
     A heap with about one alarm per transactional id, however many transactions it has had.
 
@@ -223,7 +223,7 @@ class TransactionCoordinatorShards:
         return iter(self._loaded.values())
 
     def lookup(self, index: int) -> TransactionCoordinatorShard | ErrorCode:
-        """The loaded journal partition, or what a client is told that asks for one of its ids."""
+        """The loaded shard of a journal partition; or the error for requests about its ids."""
         shard = self._loaded.get(index)
         if shard is not None:
             return shard
@@ -245,7 +245,7 @@ class TransactionCoordinatorShards:
         return self.loading.get(loading.index) is loading
 
     def publish(self, loading: Loading) -> None:
-        """Answer for the ids that were read."""
+        """Answer for the ids that were read, from now on: they are held in memory."""
         assert self.is_current(loading), "only the newest load of a partition is published"
         del self.loading[loading.index]
         self._loaded[loading.index] = loading.shard

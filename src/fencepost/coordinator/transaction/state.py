@@ -53,7 +53,7 @@ BY_WIRE_NAME: dict[str, State] = {name: state for state, name in WIRE_NAMES.item
 
 
 class Cause(Enum):
-    """Who may ask for a transition."""
+    """The request or event that moves a transactional id from one state to another."""
 
     INITIALIZE = "InitProducerId"
     ADD = "AddPartitionsToTxn, AddOffsetsToTxn or an implicit add"

@@ -17,7 +17,7 @@ from fencepost.protocol.types import Milliseconds
 
 
 class TimerKind(Enum):
-    """What is over when a timer rings."""
+    """The kinds of timers of a group; the value says what is over when one rings."""
 
     SESSION = "the session of a member, or of a member id that was given out"
     REBALANCE = "a phase of the rebalance: the initial delay, joining, or syncing"
@@ -40,27 +40,27 @@ def session(member_id: str) -> Timer:
 
 
 class SetTimer(NamedTuple):
-    """Have this timer ring once, so late from now; if it is set already it rings then and not before."""
+    """An effect: the timer rings once, `delay_ms` from now on; if it was set already, then and not before."""
 
     timer: Timer
     delay_ms: Milliseconds
 
 
 class CancelTimer(NamedTuple):
-    """This timer does not ring any more; nothing if it is not set."""
+    """An effect: this timer does not ring any more; nothing if it is not set."""
 
     timer: Timer
 
 
 class Await(NamedTuple):
-    """The request that is decided waits; it is answered by an `Answer` to this member."""
+    """An effect: the request that is decided waits, until there is an `Answer` to this member."""
 
     member_id: str
     request: Awaiting
 
 
 class Answer(NamedTuple):
-    """Answer the request of this member that waits."""
+    """An effect: the response to the request of this member that waits."""
 
     member_id: str
     response: JoinGroupResponse | SyncGroupResponse
@@ -72,7 +72,7 @@ A = TypeVar("A")
 
 
 class Change(NamedTuple):
-    """Steps of a decision so far: what becomes of the group, and what is to be done then, in this order."""
+    """The result of some steps of a decision: the group after them, and the effects to carry out, in this order."""
 
     group: ClassicGroup
     effects: tuple[Effect, ...] = ()
@@ -80,7 +80,7 @@ class Change(NamedTuple):
     is_stored: bool = False
 
     def then(self, step: Callable[[ClassicGroup], Change]) -> Change:
-        """This, and after it another step."""
+        """The result of this and of another step after it, which begins with the group as it is then."""
         following = step(self.group)
         effects = self.effects + following.effects
         return Change(following.group, effects, self.is_stored or following.is_stored)
@@ -100,7 +100,7 @@ class Decision(NamedTuple, Generic[A]):
 
 
 def decided(change: Change, answer: A, if_refused: Callable[[ErrorCode], A]) -> Decision[A]:
-    """Answer so once the change is stored, if it must be.  Where that is refused it counts in memory all the same."""
+    """The decision to answer so when the change is stored, if it must be; refused, it counts in memory all the same."""
     if not change.is_stored:
         return Decision(change.group, answer, change.effects)
 

@@ -69,7 +69,7 @@ TRANSITIONS: Final[Mapping[tuple[ClassicGroupState, ClassicGroupState], tuple[Ca
 
 
 class Awaiting(Enum):
-    """Which of its requests a member waits for the answer of."""
+    """The request of a member that waits for its answer."""
 
     JOIN = "JoinGroup"
     SYNC = "SyncGroup"
@@ -203,7 +203,7 @@ class ClassicGroup(NamedTuple):
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether nobody is waited for: true without any members."""
+        """Whether every member waits in JoinGroup and no id is pending: true without any members."""
         waits = (member.awaiting is Awaiting.JOIN for member in self.members.values())
         return not self.pending_members and all(waits)
 
@@ -213,7 +213,7 @@ class ClassicGroup(NamedTuple):
         return not any(member.pending_sync for member in self.members.values())
 
     def validate_member(self, member_id: str, group_instance_id: str | None, generation_id: int | None) -> ErrorCode:
-        """Whether this is a member, and speaks of this generation (None: it does not say).
+        """The error of a request by this member, which names this generation (None: it names none); NONE if it is one.
 
         UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID for the old id of a static member, ILLEGAL_GENERATION; in this order.
         """
@@ -232,7 +232,7 @@ class ClassicGroup(NamedTuple):
     # Protocols
 
     def supports_protocols(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether somebody with these protocols can be in this group: one of them is common to all members."""
+        """Whether a member with these protocols can be in this group: one of them is common to all members."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         common = not self.members or not self._candidate_protocols().isdisjoint([name for name, _ in protocols])
@@ -261,7 +261,7 @@ class ClassicGroup(NamedTuple):
         return self._replace(subscribed_topics=found)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether members read this topic, so that its offsets must stay; so it is taken where nobody can tell."""
+        """Whether members read this topic, so that its offsets must stay; True for consumers of which it is not known."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER
         return topic in self.subscribed_topics

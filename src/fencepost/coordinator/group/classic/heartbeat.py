@@ -22,7 +22,7 @@ OUTCOMES: Final[dict[ClassicGroupState, ErrorCode]] = {
 def heartbeat(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
 ) -> Decision[ErrorCode]:
-    """Decide what a Heartbeat is told; a member's session begins again."""
+    """Decide the error code for a Heartbeat; without an error the member's session begins again."""
     if group.state is ClassicGroupState.DEAD:
         return Decision(group, OUTCOMES[group.state])
     error = group.validate_member(member_id, group_instance_id, generation_id)
@@ -32,6 +32,6 @@ def heartbeat(
 
 
 def heard_of(group: ClassicGroup, member_id: str) -> tuple[Effect, ...]:
-    """What begins the session of this member again, if it is one and does not wait for an answer."""
+    """The effects that begin the session of this member again; none if it is no member, or waits for an answer."""
     member = group.members.get(member_id)
     return () if member is None or member.awaiting is not None else (watch(member),)

@@ -158,7 +158,7 @@ def join(group: ClassicGroup, request: Join, settings: GroupSettings, now: Milli
 
 
 def check(request: Join, settings: GroupSettings) -> ErrorCode:
-    """Whether the request makes sense, whatever the group.  Apache Kafka, too, fails over an id that is too long."""
+    """The error of a JoinGroup whatever the group, NONE if it makes sense; as in Apache Kafka an id may get too long."""
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     if not request.member_id and not has_room(request.group_instance_id or request.client_id):
@@ -169,7 +169,7 @@ def check(request: Join, settings: GroupSettings) -> ErrorCode:
 
 
 def check_first(group: ClassicGroup, request: Join) -> ErrorCode:
-    """Whether the request may begin this group, which nobody knows yet."""
+    """The error of a JoinGroup that would begin this group, which nobody knows yet; NONE if it may."""
     if request.member_id:
         return ErrorCode.UNKNOWN_MEMBER_ID
     fits = group.supports_protocols(request.protocol_type, request.protocols)
@@ -177,7 +177,7 @@ def check_first(group: ClassicGroup, request: Join) -> ErrorCode:
 
 
 def relation(group: ClassicGroup, request: Join) -> Joiner | ErrorCode:
-    """Who joins; else what it is told."""
+    """Who joins, as its ids and protocols tell; or the error."""
     instance = request.group_instance_id
     if not request.member_id:
         if instance in group.static_members:
@@ -203,7 +203,7 @@ def _returning(group: ClassicGroup, request: Join) -> Joiner:
 
 
 def is_full(group: ClassicGroup, is_pending: bool, settings: GroupSettings) -> bool:
-    """Whether nobody new may join (group.max.size); a pending member has its place among the pending ones only."""
+    """Whether nobody new may join (group.max.size); `is_pending`: the joiner is one of the pending members."""
     return len(group.members) + (0 if is_pending else len(group.pending_members)) >= settings.max_size
 
 
@@ -216,7 +216,7 @@ def _updated(member: Member, request: Join) -> Member:
 
 
 def _give_id(group: ClassicGroup, request: Join) -> JoinDecision:
-    """A member id, to be used in a second JoinGroup within the session time-out."""
+    """Refuse a JoinGroup with MEMBER_ID_REQUIRED and an id, which must join within the session time-out."""
     member_id = request.new_member_id
     timer = SetTimer(session(member_id), request.session_timeout_ms)
     return Decision(group.with_pending(member_id), refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id), (timer,))
@@ -241,7 +241,7 @@ def _add(group: ClassicGroup, request: Join, settings: GroupSettings, now: Milli
 def _replace(
     group: ClassicGroup, request: Join, keeps_generation: bool, settings: GroupSettings, now: Milliseconds
 ) -> JoinDecision:
-    """A static member restarted within its session: it keeps its place and assignment, its old id is fenced."""
+    """Give a restarted static member a new id: it keeps its place and assignment, its old id is fenced."""
     assert request.group_instance_id is not None
     former = group.members[group.static_members[request.group_instance_id]]
     effects: tuple[Effect, ...] = (
@@ -277,7 +277,7 @@ def _rebalance_with(group: ClassicGroup, member: Member, settings: GroupSettings
 
 
 def _await(group: ClassicGroup, member: Member) -> Change:
-    """Have a member wait in JoinGroup; if it did so already, that request is not answered any more as it wished."""
+    """Have a member wait in JoinGroup; an earlier request of it that waits is answered UNKNOWN_MEMBER_ID."""
     effects = (
         *answers_waiting((member,), ErrorCode.UNKNOWN_MEMBER_ID),
         CancelTimer(session(member.member_id)),

@@ -15,7 +15,7 @@ from fencepost.protocol.errors import ErrorCode
 def validate_offset_commit(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
 ) -> ErrorCode:
-    """Whether this OffsetCommit is taken."""
+    """The error of an OffsetCommit; NONE if it is taken."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation_id < 0 and group.state is ClassicGroupState.EMPTY:
@@ -30,7 +30,7 @@ def validate_offset_commit(
 def validate_transactional_offset_commit(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
 ) -> ErrorCode:
-    """Whether this TxnOffsetCommit is taken (facts §7.4; an absent group is an empty one of generation -1)."""
+    """The error of a TxnOffsetCommit; NONE if it is taken (facts §7.4).  An absent group is empty, of generation -1."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation_id < 0 and group.state is ClassicGroupState.EMPTY:
@@ -41,7 +41,7 @@ def validate_transactional_offset_commit(
 
 
 def validate_offset_delete(group: ClassicGroup) -> ErrorCode:
-    """Whether committed offsets may be deleted at all.  A group that waits for pending members is not EMPTY."""
+    """The error of an OffsetDelete; NONE if it is taken.  A group that waits for pending members is not EMPTY."""
     if group.state is not ClassicGroupState.EMPTY and group.protocol_type != CONSUMER:
         return ErrorCode.NON_EMPTY_GROUP
     return ErrorCode.NONE

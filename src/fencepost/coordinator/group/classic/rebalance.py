@@ -45,12 +45,12 @@ LEAST_WAIT_MS: Final = Milliseconds(100)
 
 
 def watch(member: Member) -> SetTimer:
-    """What begins the session of a member again, which was heard of."""
+    """The effect that begins the session of a member again, which was heard of."""
     return SetTimer(session(member.member_id), member.session_timeout_ms)
 
 
 def answers_waiting(members: Iterable[Member], error: ErrorCode) -> tuple[Effect, ...]:
-    """Refuse whatever requests of these members wait."""
+    """The effects that answer the waiting requests of these members with an error."""
     return tuple(
         Answer(member.member_id, refuse_join(error) if member.awaiting is Awaiting.JOIN else refuse_sync(error))
         for member in members
@@ -71,7 +71,7 @@ def _farewell(member: Member) -> tuple[Effect, ...]:
 
 
 def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now: Milliseconds) -> Change:
-    """Have everybody join again; nothing new while that is so already."""
+    """Begin a rebalance: every member must join again.  No change while one is prepared already."""
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return Change(group)
     effects: list[Effect] = []
@@ -94,13 +94,13 @@ def prepare_rebalance(group: ClassicGroup, settings: GroupSettings, now: Millise
 
 
 def maybe_complete_join(group: ClassicGroup, now: Milliseconds) -> Change:
-    """Begin the generation if nobody is waited for any more."""
+    """Begin the generation if nobody is waited for any more; else no change."""
     waits = group.state is ClassicGroupState.PREPARING_REBALANCE and group.initial_delay_left_ms is None
     return complete_join(group, now) if waits and group.has_all_members_joined else Change(group)
 
 
 def prepare_or_complete(group: ClassicGroup, settings: GroupSettings, now: Milliseconds) -> Change:
-    """What follows where somebody is gone: the others share what it had."""
+    """Rebalance after members are gone; a join phase may be complete without them."""
     change = Change(group)
     if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
         change = prepare_rebalance(group, settings, now)

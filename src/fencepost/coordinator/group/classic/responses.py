@@ -9,17 +9,17 @@ from fencepost.protocol.messages.join_group import JoinGroupResponseMember
 
 
 def refuse_join(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
-    """The answer to a JoinGroup that was not taken."""
+    """The JoinGroup response with this error."""
     return JoinGroupResponse(error_code=error, leader="", member_id=member_id, members=[])
 
 
 def refuse_sync(error: ErrorCode) -> SyncGroupResponse:
-    """The answer to a SyncGroup that was not taken."""
+    """The SyncGroup response with this error."""
     return SyncGroupResponse(error_code=error, assignment=b"")
 
 
 def joined(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
-    """The answer to a member that is in the current generation.  Its leader is told who else is."""
+    """The JoinGroup response for a member of the current generation; for its leader with all members in it."""
     assert group.protocol_name is not None, "a generation with members has a protocol"
     members = group.members.values() if group.leader_id == member_id else ()
     return JoinGroupResponse(
@@ -43,7 +43,7 @@ def joined(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
 def joined_without_rebalance(
     group: ClassicGroup, member_id: str, former_id: str, support_skipping_assignment: bool
 ) -> JoinGroupResponse:
-    """A static member is back and everybody keeps what they have: a leader is not to assign anew (KIP-345, KIP-814).
+    """The JoinGroup response for a static member that is back in its generation: its leader does not assign anew.
 
     Where the version supports it, it is told so; an older client believes the leader to be who it was before.
     """
@@ -56,7 +56,7 @@ def joined_without_rebalance(
 
 
 def assigned(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """The answer to SyncGroup: what a member has in the current generation."""
+    """The SyncGroup response for a member: its assignment in the current generation."""
     return SyncGroupResponse(
         error_code=ErrorCode.NONE,
         protocol_type=group.protocol_type,

@@ -97,7 +97,7 @@ def _sync_phase_done(group: ClassicGroup) -> tuple[Effect, ...]:
 
 
 def validate(group: ClassicGroup, request: Sync) -> ErrorCode:
-    """Whether this is a member of this generation, and means this group's protocol."""
+    """The error of a SyncGroup: of no member, another generation or another protocol; NONE if there is none."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.validate_member(request.member_id, request.group_instance_id, request.generation_id)
@@ -127,7 +127,7 @@ def _assign(group: ClassicGroup, request: Sync, settings: GroupSettings, now: Mi
 def _not_stored(
     group: ClassicGroup, request: Sync, error: ErrorCode, settings: GroupSettings, now: Milliseconds
 ) -> SyncDecision:
-    """The journal refused the assignment: everybody is told so, and joins again."""
+    """Answer everybody with the journal's error, which refused the assignment, and begin a rebalance."""
     waiting = [member for member in group.members.values() if member.awaiting is not None]
     effects = (watch(group.members[request.member_id]), *answers_waiting(waiting, error), *map(watch, waiting))
     answered = group.with_members(member._replace(awaiting=None) for member in waiting)
