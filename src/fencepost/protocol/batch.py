@@ -50,7 +50,7 @@ _EPOCH = Struct(">i")
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes in front of the records of a batch."""
+    """The header of a batch: its first 61 bytes.  Times in milliseconds."""
 
     base_offset: Offset
     batch_length: int
@@ -96,7 +96,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def names_a_producer(self) -> bool:
-        """Whether it has a producer id and an epoch, of which only -1 is none."""
+        """Whether it has a producer id and an epoch, neither of them -1."""
         return self.producer_id != NO_PRODUCER_ID and self.producer_epoch != NO_EPOCH
 
     @property
@@ -123,7 +123,7 @@ def next_sequence(sequence: int, count: int) -> int:
 
 
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
-    """The header of the batch that starts there.  Raises ProtocolError if there is no whole header of format 2."""
+    """The header of the batch at position `at`.  Raises ProtocolError if there is no whole header of format 2."""
     try:
         header = _header(_HEADER.unpack_from(buffer, at))
     except StructError:
@@ -136,7 +136,7 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 def read_part_of_header(buffer: Buffer, end: int) -> BatchHeader:
-    """What a batch of format 2 that claims to end there says of itself: fields behind its end are 0."""
+    """The header of a batch of format 2 that claims to end at `end`, with 0 in fields that are behind that."""
     return _header(_HEADER.unpack(bytes(buffer[: min(end, HEADER_SIZE)]).ljust(HEADER_SIZE, b"\0")))
 
 
@@ -161,7 +161,7 @@ def with_records(header: BatchHeader, records: Buffer) -> bytes:
 
 
 def crc_matches(buffer: Buffer, at: int, header: BatchHeader) -> bool:
-    """Whether the bytes of the batch are the ones that its writer sent."""
+    """Whether the CRC-32C in the header is that of the batch's bytes at `at`."""
     end = at + header.batch_length + _BEFORE_LENGTH
     return bool(crc32c(memoryview(buffer)[at + CRC_START : end]) == header.crc)
 

@@ -158,13 +158,13 @@ def encode_request(message: Any, version: int, correlation_id: int, client_id: s
 
 
 def encode_response(message: Any, version: int, correlation_id: int) -> bytes:
-    """A response frame, length prefix included."""
+    """A response frame, length prefix included.  Raises ProtocolError as `encode`."""
     begun = begin_response(message, version, correlation_id)
     return begun if isinstance(begun, bytes) else bytes(finish(begun))
 
 
 def begin_response(message: Any, version: int, correlation_id: int) -> bytes | Generator[None, None, bytearray]:
-    """A response frame where it is short; else the first step of it is done, and here are the others.
+    """A response frame where it is short; else the steps that are left of encoding it, which return the frame.
 
     The message is not to be changed before the last one.
     """

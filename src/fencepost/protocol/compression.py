@@ -35,7 +35,7 @@ class TooLarge(ProtocolError):
 
 
 class Compression(IntEnum):
-    """Bits 0-2 of a batch's attributes."""
+    """The codecs of batches, by the number in bits 0-2 of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -107,7 +107,7 @@ def compress_in_steps(compression: Compression, data: bytes) -> Generator[None, 
 
 
 def _folding(compression: Compression) -> tuple[list[bytes], Callable[[bytes], bytes], Callable[[], bytes]]:
-    """What the compressed form begins with, what compresses a piece, and what gives the end."""
+    """The beginning of the compressed form, a function that compresses a piece, and one that gives the end."""
     level = USUAL_LEVELS.get(compression, 0)
     if compression is Compression.GZIP:
         deflate = zlib.compressobj(level, zlib.DEFLATED, 31)
@@ -124,7 +124,7 @@ def _folding(compression: Compression) -> tuple[list[bytes], Callable[[bytes], b
 
 
 def decompress(compression: Compression, data: Buffer, limit: int = LARGEST_BATCH) -> bytes:
-    """The data again.  Raises ProtocolError if it is damaged, TooLarge if it unfolds to more than `limit` bytes."""
+    """The data that was compressed.  Raises ProtocolError if it is damaged, TooLarge if it is over `limit` bytes."""
     refusal = ProtocolError
     try:
         return _decompress(compression, data, limit)
@@ -183,7 +183,7 @@ def _has_another_lz4_frame(data: bytes) -> bool:
 
 
 def _begins_as_snappy(data: memoryview) -> bool:
-    """Whether there is the size of a block, then a piece that stands there as it is: what is first can be no copy."""
+    """Whether there is the size of a block, then a literal: a block of raw snappy cannot begin with a copy."""
     at = len(_XERIAL_HEADER) + 4 if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else 0
     size = shift = 0
     for byte in data[at : at + 5]:
@@ -273,7 +273,7 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
 
 
 def _into(decompress_into: Callable[[bytes, bytearray], int], data: bytes, limit: int) -> bytes:
-    """Unfold into a buffer of our own, larger and larger: cramjam itself knows no limit."""
+    """Unfold into a buffer that grows as needed, up to `limit` bytes.  Raises TooLarge."""
     size = min(limit, max(4096, 8 * len(data)))
     while True:
         unpacked = bytearray(size)

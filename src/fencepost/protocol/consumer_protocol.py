@@ -52,7 +52,7 @@ _SHORT, _INT = Struct(">h"), Struct(">i")
 
 
 def subscribed_topics(metadata: Buffer) -> list[str] | None:
-    """The topics of a subscription: every version of it begins as the first one does.  None if it is none."""
+    """The topics of a subscription of any version; None if the bytes are none."""
     topics = []
     try:
         (count,) = _INT.unpack_from(metadata, _SHORT.size)

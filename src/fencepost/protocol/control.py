@@ -18,7 +18,7 @@ _VALUE = Struct(">hi")
 
 
 class ControlRecord(NamedTuple):
-    """What a control record says.  `coordinator_epoch` is None unless it ends a transaction."""
+    """The content of a control record: its type, and the coordinator's epoch, None unless it ends a transaction."""
 
     type: int
     coordinator_epoch: LeaderEpoch | None
@@ -53,7 +53,7 @@ def control_batch(
 
 
 def read_control_record(buffer: Buffer, at: int = 0, header: BatchHeader | None = None) -> ControlRecord | None:
-    """What the control batch says; None if compaction has emptied it.  Raises ProtocolError if it is damaged."""
+    """The record of a control batch; None if compaction has emptied it.  Raises ProtocolError if it is damaged."""
     records = decode_batch(buffer, at, header)
     if not records:
         return None

@@ -56,7 +56,7 @@ def read_uvarint(buffer: Buffer, at: int, n: int) -> tuple[int, int]:
 
 
 def cut_off() -> ProtocolError:
-    """The error for a length that cannot be."""
+    """The error for a length or count that is negative, or goes beyond the end of the message."""
     return ProtocolError("a length or count is larger than what is left of the message, or negative")
 
 

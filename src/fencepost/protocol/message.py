@@ -37,7 +37,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What the decorators note of a class."""
+    """The declaration of a message as its decorator read it.  `flexible`: the first flexible version."""
 
     versions: tuple[int, int]
     flexible: int
@@ -47,7 +47,7 @@ class Schema:
 
 
 class Message:
-    """What every declared class becomes; also the type of "any message"."""
+    """The base of every declared class; also the type of "any message"."""
 
     __slots__ = ()
     __schema__: ClassVar[Schema]

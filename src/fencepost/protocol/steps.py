@@ -34,14 +34,14 @@ OPERATIONS: Final = 40
 
 
 class Room(Protocol):
-    """Memory for what is unfolded, shared by all who take turns."""
+    """Bytes of memory for unfolded batches, shared by all who take turns."""
 
     def claim(self, size: int) -> bool:
         """Take so many bytes; False if somebody else needs them."""
         ...
 
     def wait_for(self, size: int) -> Generator[Any, Any, None]:
-        """Take so many bytes when it is one's turn."""
+        """Take so many bytes, after all who came before have taken theirs."""
         ...
 
     def give(self, size: int) -> None:
@@ -50,7 +50,7 @@ class Room(Protocol):
 
 
 class Pace:
-    """How much of a step is left, shared by everything that is done one after the other for one request."""
+    """The work left in the present step, in units, shared by all that is done in order for one request."""
 
     __slots__ = ("held", "left", "pauses", "room")
 
@@ -64,24 +64,24 @@ class Pace:
         """Bytes of the room that are held."""
 
     def hold(self, size: int) -> None:
-        """Keep no more than so many bytes of the room."""
+        """Give back what is held of the room beyond `size` bytes."""
         if self.room is not None and size < self.held:
             spare, self.held = self.held - size, size
             self.room.give(spare)
 
     def is_used_up(self, units: int) -> bool:
-        """Account for work; whether there should be a `rest` now.  Cheaper than `spend`, where nearly never is."""
+        """Count `units` of work; True if a `rest` is due now.  Cheaper than `spend`, where it nearly never is."""
         self.left -= units
         return self.left <= 0
 
     def rest(self) -> Steps[None]:
-        """Begin a new step; others may be served first."""
+        """Begin a new step, after a pause in which others may be served."""
         self.pauses += 1
         yield None
         self.left = STEP
 
     def spend(self, units: int) -> Steps[None]:
-        """Account for work that was done; a new step begins where this one is used up."""
+        """Count `units` of work that was done; a new step begins where this one is used up."""
         if self.is_used_up(units):
             yield from self.rest()
 
@@ -92,7 +92,7 @@ def cost_of_id(name: str) -> int:
 
 
 def each(items: Iterable[S], answer: Callable[[S], T], pace: Pace) -> Steps[list[T]]:
-    """What `answer` says of each item, in steps."""
+    """The results of `answer` for all items, in steps."""
     answers = []
     for item in items:
         if pace.is_used_up(ITEM):
@@ -102,7 +102,7 @@ def each(items: Iterable[S], answer: Callable[[S], T], pace: Pace) -> Steps[list
 
 
 def in_order(items: Iterable[Any], pace: Pace) -> Steps[list[Any]]:
-    """The items sorted by `sorted`, in steps."""
+    """The items in ascending order, in steps."""
     unsorted = list(items)
     if len(unsorted) <= STEP:
         return sorted(unsorted)

@@ -56,7 +56,7 @@ class TransactionLogValue:
 
 @data(versions="0-1")
 class OffsetCommitKey:
-    """Kinds 0 and 1: the position of a group in a partition."""
+    """Kinds 0 and 1: the committed offset of a group in a partition."""
 
     group: string
     topic: string
@@ -65,7 +65,7 @@ class OffsetCommitKey:
 
 @data(versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    """A position.  v1 where the request gave an expiry of its own, else v3."""
+    """A committed offset.  v1 where the request gave an expiry of its own, else v3."""
 
     offset: int64
     leader_epoch: int32 = since(3, default=-1)

@@ -69,14 +69,14 @@ class TopicPartition(NamedTuple):
 
 
 class Isolation(IntEnum):
-    """How far a reader may read: to the high watermark, or to the last stable offset (facts §8.1)."""
+    """The isolation level of a reader: up to the high watermark, or to the last stable offset (facts §8.1)."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who writes: a producer id, and the epoch that tells its holder from those before (KIP-98)."""
+    """A producer id, with the epoch that tells its holder from those before (KIP-98)."""
 
     producer_id: ProducerId
     producer_epoch: Epoch

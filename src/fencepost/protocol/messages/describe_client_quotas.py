@@ -9,7 +9,7 @@ from fencepost.protocol.types import boolean, error_text, float64, int8, int16, 
 
 @struct
 class ComponentData:
-    """What quotas are wanted of one kind of entity.
+    """A filter for one type of entity, as "user".
 
     `match_type`: 0 of the one whose name is `match`, 1 of the default, 2 of any that is named.
     """

@@ -1,4 +1,4 @@
-"""OffsetCommit (8): store the positions of a group.
+"""OffsetCommit (8): store committed offsets of a group.
 
 v2    retention time
 v5    retention time is gone

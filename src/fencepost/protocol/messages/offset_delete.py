@@ -1,4 +1,4 @@
-"""OffsetDelete (47): delete positions of a group."""
+"""OffsetDelete (47): delete committed offsets of a group."""
 
 from fencepost.protocol.message import request, response, struct
 from fencepost.protocol.types import int16, int32, string

@@ -1,4 +1,4 @@
-"""OffsetFetch (9): read the positions of groups.
+"""OffsetFetch (9): read committed offsets of groups.
 
 v2    all partitions; an error of the whole answer
 v5    leader epochs

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (28): store the positions of a group as part of a transaction.
+"""TxnOffsetCommit (28): store committed offsets of a group as part of a transaction.
 
 v2    leader epochs
 v3    flexible; member and generation (KIP-447)
