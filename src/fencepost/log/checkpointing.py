@@ -134,7 +134,7 @@ class Checkpoints:
         asyncio.get_running_loop().call_soon(self.begin_if_due)
 
     def begin_if_due(self) -> None:
-        """Begin a checkpoint if the commit log has over `limit` bytes or `soon` asked for one; call it after each sync."""
+        """Begin a checkpoint if the commit log has over `limit` bytes or `soon` asked for one; call after each sync."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         due = self._is_wanted or self._log.size > self._limit
