@@ -70,7 +70,7 @@ class Journals(Protocol):
 
 
 class GroupCoordinatorShard:
-    """The groups and offsets of a partition of `__consumer_offsets` that this node leads; empty until they are loaded."""
+    """The groups and offsets of a partition of `__consumer_offsets` that this node leads; empty until it is loaded."""
 
     def __init__(self, index: int, log: JournalPartition, journals: Journals) -> None:
         self.index = index

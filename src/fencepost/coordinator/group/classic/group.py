@@ -261,7 +261,7 @@ class ClassicGroup(NamedTuple):
         return self._replace(subscribed_topics=found)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether members read this topic, so that its offsets must stay; True for consumers of which it is not known."""
+        """Whether members read this topic, so that its offsets must stay; True for consumers if it is not known."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER
         return topic in self.subscribed_topics

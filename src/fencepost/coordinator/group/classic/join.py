@@ -158,7 +158,7 @@ def join(group: ClassicGroup, request: Join, settings: GroupSettings, now: Milli
 
 
 def check(request: Join, settings: GroupSettings) -> ErrorCode:
-    """The error of a JoinGroup whatever the group, NONE if it makes sense; as in Apache Kafka an id may get too long."""
+    """The error of a JoinGroup whatever the group; NONE: it makes sense.  As in Apache Kafka its id may be too long."""
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     if not request.member_id and not has_room(request.group_instance_id or request.client_id):
