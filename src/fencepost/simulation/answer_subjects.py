@@ -40,13 +40,13 @@ def _members(group: str) -> Key:
 
 @lru_cache(_REMEMBERED)
 def _id_of_key(key: bytes) -> Key:
-    """What a record of the transaction state with this key is about."""
+    """The subject of a record of the transaction state with this key."""
     return _id(decode_stored(TransactionLogKey, key).transactional_id)
 
 
 @lru_cache(_REMEMBERED)
 def _members_of_key(key: bytes) -> Key | None:
-    """What a record of the groups' topic with this key is about; None for what is not about members."""
+    """The subject of a record of the groups' topic with this key; None if it is not about members."""
     return _members(decode_stored(GroupMetadataKey, key).group) if stored_version(key) == _OF_MEMBERS else None
 
 
@@ -67,7 +67,7 @@ def _one_id(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: 
 
 
 def _added_offsets(request: Any, response: Any, node: Node) -> Iterator[Key]:
-    """The transactional id; not where the topic of the groups' positions could not be made: nothing is told of it."""
+    """The transactional id; nothing where the topic of committed offsets could not be made: no id is told of then."""
     if CONSUMER_OFFSETS in node.topics.by_name:
         yield from _one_id(request, response, node)
 
@@ -83,7 +83,7 @@ def _listed_ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # no
 
 
 def _added_ids(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
-    """Before version 4 one id, afterwards any number.  Nothing is told of an id where some topic was not known."""
+    """The transactional ids of an answer, one before version 4; without those of which some topic was not known."""
     if _tells_of_id(response.results_by_topic):
         yield _id(request.transactional_id)
     for each in response.results_by_transaction:
@@ -101,12 +101,12 @@ def _group(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: A
 
 
 def _generation(request: Any, response: Any, node: Node) -> Iterator[Key]:  # noqa: ARG001
-    """The members of a group, not its positions: these may be committed between its decision and its answer."""
+    """The members of a group, not its offsets: these may be committed between its decision and its answer."""
     yield _members(request.group_id)
 
 
 def _committed(request: Any, response: Any, node: Node) -> Iterator[Key]:
-    """Nothing is told of a group where no topic was known."""
+    """The group; nothing where no topic was known: the answer then tells of no group."""
     errors = {ErrorCode(partition.error_code) for topic in response.topics for partition in topic.partitions}
     if errors - _OF_TOPICS:
         yield from _group(request, response, node)

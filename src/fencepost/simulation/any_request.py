@@ -185,7 +185,7 @@ class Asker:
         )
 
     def produce(self) -> ProduceRequest:
-        """A batch of somebody or nobody; new, again, or after a gap."""
+        """A request to write a batch of a known producer or of none: a new one, one again, or one after a gap."""
         name = self._random.choice((*_IDS, None, None))
         index, value = self._partition(), [(0, None, b"anything", ())]
         if name is None and self._random.random() < 0.5:
@@ -210,7 +210,7 @@ class Asker:
         return ProduceRequest(transactional_id=name, acks=-1, timeout_ms=1000, topic_data=[data])
 
     def fetch(self) -> FetchRequest:
-        """A read from near the end, so that what is not durable is among what it might be shown."""
+        """A request to read from near the end, where what it might be shown is not durable yet."""
         asked = [
             FetchPartition(partition=n, fetch_offset=self._offsets.get(n, 0), partition_max_bytes=1 << 20)
             for n in range(PARTITIONS)

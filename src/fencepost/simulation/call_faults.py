@@ -46,16 +46,16 @@ class Surroundings(Protocol):
         ...
 
     def note(self, text: str, /) -> None:
-        """Write a line into the history."""
+        """Write a line into the history of the run."""
         ...
 
     def call_befell(self, call: str, what: str, about: str, /) -> None:
-        """Something befalls a call."""
+        """Note that a fault befalls a call: the kind of call, the fault, and the producer and partitions in it."""
         ...
 
 
 class FaultyCalls:
-    """Carries calls, and lets faults befall them, one at most each: with the probabilities given for each kind."""
+    """Carries calls between coordinators and leaders; each may meet one fault, with the probability given for it."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class FaultyCalls:
 
 
 class FarMarkers:
-    """Leaders that are far away (coordinator.transaction.markers.Markers)."""
+    """The Markers of a coordinator whose leaders are on other nodes: its calls go through `FaultyCalls`."""
 
     def __init__(self, calls: FaultyCalls, local: LocalMarkers) -> None:
         self._calls = calls
@@ -149,7 +149,7 @@ class FarMarkers:
 
 
 class FarRegistrar:
-    """A coordinator that is far away (broker.node.registrar.Registrar)."""
+    """The Registrar of leaders whose coordinator is on another node: its calls go through `FaultyCalls`."""
 
     def __init__(self, calls: FaultyCalls, local: LocalRegistrar) -> None:
         self._calls = calls

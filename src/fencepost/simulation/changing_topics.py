@@ -29,7 +29,7 @@ _IMPATIENT: Final[dict[str, Any]] = {"request_timeout_ms": 400, "delivery_timeou
 
 
 class ChangingTopics:
-    """Those topics of a run, as administrators know them.
+    """The topics of a run that administrators change, with their present partitions and lives.
 
     `is_fed`: somebody writes to GROWN and REBORN; `asked`: the topic that anything is asked of is there.
     """
@@ -50,7 +50,7 @@ class ChangingTopics:
         """Topic, by the name that its records say, partition and value."""
 
     def named(self, topic: str) -> str:
-        """The name of a topic that its records say: which of its lives this is."""
+        """The name by which records call the topic: that of its present life."""
         return f"{REBORN}.{self.lives}" if topic == REBORN else topic
 
     async def prepare(self) -> None:
@@ -66,14 +66,14 @@ class ChangingTopics:
     # Records
 
     def begin(self) -> None:
-        """Have somebody write to the topics."""
+        """Start the producers that write to the topics."""
         for topic in self.partitions:
             process = Process(self._world, f"feed-{topic}")
             self._processes.append(process)
             self._feeders.append(process.start(self._feed(process, topic)))
 
     async def end(self, patience: float) -> list[str]:
-        """Write no more; who does not end within `patience` seconds."""
+        """Stop these producers; in sentences which of them do not end within `patience` seconds."""
         self._stop.set()
         if not self._feeders:
             return []
@@ -88,7 +88,7 @@ class ChangingTopics:
         ]
 
     async def _feed(self, process: Process, topic: str) -> None:
-        """Write without transactions to every partition of a topic that there is."""
+        """Write without transactions to all partitions that the topic has, until told to stop."""
         chance = self._world.chance(process.name)
         number = 0
         while not self._stop.is_set():
@@ -117,7 +117,7 @@ class ChangingTopics:
             self.acknowledged.append((topic, partition, value))
 
     async def send_last_ones(self, outcomes: Outcomes) -> None:
-        """Write one to each partition, when nothing goes wrong any more: then every group has a position to store."""
+        """Write one record to each partition, without faults: then every group has an offset to commit."""
         async with Producer(ADDRESS, runtime=self._world.runtime("last")) as producer:
             for topic, count in self.partitions.items():
                 for partition in range(count):
@@ -132,12 +132,12 @@ class ChangingTopics:
     # Administration
 
     def _admin(self) -> Admin:
-        """An administrator whose requests arrive once: a deletion that came late would be one of the next life."""
+        """An Admin whose requests are never sent twice or late: a late deletion would be one of the next life."""
         name = f"admin-{self._world.loop.time()}"
         return Admin(ADDRESS, runtime=Process(self._world, name, spared=True).runtime())
 
     async def grow(self) -> None:
-        """Give a topic one partition more."""
+        """Add a partition to a topic."""
         if self.partitions.get(GROWN, MOST_PARTITIONS) < MOST_PARTITIONS:
             async with self._admin() as admin:
                 await admin.create_partitions(GROWN, self.partitions[GROWN] + 1)
@@ -167,12 +167,12 @@ class ChangingTopics:
         self._world.note(f"{REBORN} lives its life {self.lives}")
 
     async def _nothing_comes(self) -> None:
-        """Wait until what was sent to the topic has come: by its name it would be a record of the next one, too."""
+        """Wait until no record sent to the topic is on its way: by its name it would be one of the next life, too."""
         held = max(process.cut_off_until for process in self._processes) - self._world.loop.time()
         await asyncio.sleep(max(held, 0) + 2 * LATEST)
 
     async def _catch_up(self) -> None:
-        """Write at once as many records as the topic had: the old positions are inside of it."""
+        """Write as many records as the topic had before, so that old committed offsets are within it."""
         process = Process(self._world, f"again-{self.lives}", spared=True)
         async with Producer(ADDRESS, runtime=process.runtime()) as writer:
             values = [f"{REBORN}.{self.lives}-0-again{number}" for number in range(self._sent)]
@@ -201,7 +201,7 @@ class ChangingTopics:
 
 
 async def _delete(admin: Admin, topic: str) -> None:
-    """Delete a topic; it may be gone already, by somebody else or by this very call, of which an answer was lost."""
+    """Delete a topic; no error if it is gone already, as after a call whose answer was lost."""
     try:
         await admin.delete_topic(topic)
     except BrokerError as error:

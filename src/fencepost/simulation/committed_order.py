@@ -13,13 +13,13 @@ from fencepost.protocol.types import TopicPartition
 
 
 def in_committed_order(storage: Storage, places: Iterable[TopicPartition]) -> dict[TopicPartition, list[str]]:
-    """Of each partition, of which nothing may be compacted away, the values that a reader in commit order is shown."""
+    """The values that a reader in commit order is shown, by partition; nothing may be compacted away there."""
     found = {at: storage.partition(at.topic, at.partition) for at in places}
     return {at: _in_committed_order(partition) for at, partition in found.items() if partition is not None}
 
 
 def _in_committed_order(partition: Partition) -> list[str]:
-    """A record outside transactions when it comes, a transaction's records when its commit does."""
+    """The values in commit order: of a record outside transactions where it stands, else where its commit stands."""
     shown: list[str] = []
     pending: dict[int, list[str]] = defaultdict(list)
     for header, batch in partition.scan(partition.log_start_offset):

@@ -107,7 +107,7 @@ class Transformer(Member):
                 await self._look_again(member, positions)
 
     async def _look_again(self, member: Membership, positions: Mapping[TopicPartition, int]) -> None:
-        """Note what is stored, if the generation still lasts: nobody else stores anything for what it has."""
+        """Note the stored offsets, if the generation still lasts: nobody else stores any for what this member has."""
         try:
             committed = await timed(self._scene, self._process, "committed", self.consumer.committed(positions))
         except TimedOutError:
@@ -119,7 +119,7 @@ class Transformer(Member):
             self._scene.notes.found.append(Found(self._process.name, positions, found))
 
     def _patience(self) -> asyncio.Timeout:
-        """How long a call is waited for: mostly enough where nothing is late."""
+        """A time-out for a call: none, or a short one, which is mostly enough where nothing is late."""
         waits = self._scene.calm.is_set() or self._chance.random() < 0.5
         return asyncio.timeout(None if waits else self._chance.uniform(0.002, 0.1))
 
@@ -139,7 +139,7 @@ class Transformer(Member):
         await self._dawdle()
 
     async def _commit_transaction(self) -> None:
-        """Commit, and ask again until it is known what became of that."""
+        """Commit, and call again until the outcome is known."""
         while True:
             try:
                 async with self._patience():
@@ -159,7 +159,7 @@ class Transformer(Member):
         await self._rewind(records)
 
     async def _rewind(self, records: Sequence[ConsumerRecord]) -> None:
-        """Go back to what is committed, or to the first of the records: it is the same while the partition is ours."""
+        """Seek to the committed offsets, or to the first of the records: the same, while the partition is ours."""
         first: dict[TopicPartition, int] = {}
         for record in records:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)

@@ -18,7 +18,7 @@ from fencepost.simulation.world import ADDRESS, World
 
 
 class Report(NamedTuple):
-    """What came of a run."""
+    """The result of a run: its history, broken promises in sentences, and how many transactions had which outcome."""
 
     history: list[str]
     faults: list[str]
@@ -65,7 +65,7 @@ def crash_again_and_again(
 
 
 async def finalize(world: World, level: int) -> None:
-    """Change transaction.version while everybody works."""
+    """Finalize this level of transaction.version while clients work."""
     async with Admin(ADDRESS, runtime=world.runtime(f"admin-{world.loop.time()}")) as admin:
         await admin.update_feature("transaction.version", level)
     world.note(f"transaction.version {level}")
@@ -106,6 +106,6 @@ def crash_at_write(
 
 
 def ignore_power_cut(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What the broker was doing when the power went off ends there."""
+    """Exception handler of the loop: ignores PowerCut, which ends what the broker was doing."""
     if not isinstance(context.get("exception"), PowerCut):
         loop.default_exception_handler(context)

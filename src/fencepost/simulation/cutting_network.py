@@ -26,7 +26,7 @@ class CuttingNetwork:
     """The network as one client has it (runtime.Network)."""
 
     def __init__(self, network: Network, owner: str, passage: Passage, befell: Callable[[str], None]) -> None:
-        """`passage`: what its requests go through; `befell`: is told what becomes of them."""
+        """`passage`: what its requests go through; `befell`: is called with a sentence about each fault."""
         self._network = network
         self.owner = owner
         self.passage = passage
@@ -91,7 +91,7 @@ class CutConnection(asyncio.Transport, asyncio.BufferedProtocol):
         return self._client is None or self._socket is None or self._socket.is_closing()
 
     def close(self) -> None:
-        """Close the socket when what was sent before has left."""
+        """Close the socket once everything sent before has left, as late as that is."""
         self._end(None, self._last if self._late else 0.0)
 
     def abort(self) -> None:

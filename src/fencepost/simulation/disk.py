@@ -37,7 +37,7 @@ class SimulatedFile:
         self.node = node
 
     def error(self) -> OSError | None:
-        """Why this handle cannot be used."""
+        """The error of every use of this handle; None if it can be used."""
         if self._closed or self._life != self._disk.life:
             return OSError(errno.EBADF, "the file is closed")
         return None
@@ -122,7 +122,7 @@ class SimulatedDisk:
     # Faults
 
     def crash(self) -> None:
-        """What kill -9 does: the page cache survives; handles, locks and syncs under way do not."""
+        """Have all handles, locks and syncs under way fail from now on, as kill -9 does; the page cache survives."""
         self.life += 1
         self.descriptors_used = 0
         self._locks.clear()
@@ -137,7 +137,7 @@ class SimulatedDisk:
         """Called before each "read" and "write" of a file.  Nothing here; a disk that has faults raises OSError."""
 
     def given(self, node: Node, data: bytes) -> bytes:  # noqa: ARG002 - as it is where nothing is wrong
-        """What a read gives of these bytes."""
+        """The bytes that a read gives for these; the same ones here, a disk that has faults gives others."""
         return data
 
     def cut_power_after(self, operations: int) -> None:
@@ -225,7 +225,7 @@ class SimulatedDisk:
             file.node.settle(upto)
 
     def targets_of(self, files: Sequence[File]) -> tuple[list[tuple[SimulatedFile, int]], OSError | None]:
-        """Each file with how much of it is to be synced: what is written later is not."""
+        """Each file with how many of its operations so far a sync makes durable; and the error of an unusable one."""
         targets, error = [], None
         for file in files:
             assert isinstance(file, SimulatedFile)

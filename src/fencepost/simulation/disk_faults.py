@@ -25,7 +25,7 @@ def _files(at: Path, node: Node) -> Iterator[Path]:
 
 
 class Wrong(Enum):
-    """What a read gives instead of what is there."""
+    """The ways in which reads of a file can be wrong."""
 
     FLIPPED = "a bit is flipped in what reads give"
     SHORT = "reads give less than there is"
@@ -49,11 +49,11 @@ class FaultyDisk(SimulatedDisk):
         return copied
 
     def fail(self, path: Path, use: Literal["read", "write", "sync"], error: int = errno.EIO) -> None:
-        """Let every such use of the file that is there now fail."""
+        """Have every such use of the file that is there now raise OSError with this errno."""
         self._faults[self._content_at(path), use] = error
 
     def heal(self) -> None:
-        """Let no use of any file fail any more, and reads give what is there."""
+        """End all faults: every use succeeds, and reads give what is there."""
         self._faults.clear()
         self._wrong.clear()
 
@@ -74,7 +74,7 @@ class FaultyDisk(SimulatedDisk):
 
     @contextmanager
     def spared(self) -> Iterator[None]:
-        """Let who looks on from outside the world meet no faults while this lasts."""
+        """A block in which no faults are met: for who looks at the disk from outside the world."""
         former, self._faults, self._wrong = (self._faults, self._wrong), {}, {}
         try:
             yield
@@ -100,7 +100,7 @@ class FaultyDisk(SimulatedDisk):
         return targets, error
 
     def bytes_at(self, path: Path) -> bytes:
-        """What a file holds, whatever faults there are."""
+        """The bytes of a file, read without faults."""
         return bytes(self._content_at(path).cached)
 
     def overwrite(self, path: Path, data: bytes) -> None:

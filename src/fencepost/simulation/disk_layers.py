@@ -22,7 +22,7 @@ class Content:
         self._operations.append((at, data))
 
     def done(self) -> int:
-        """How many operations there have been."""
+        """The number of operations so far."""
         return self._settled + len(self._operations)
 
     def settle(self, upto: int) -> None:

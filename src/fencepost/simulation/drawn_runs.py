@@ -43,7 +43,7 @@ _LONG: Final = 10.0
 
 
 class Report(NamedTuple):
-    """What came of a run."""
+    """The result of a run: history, broken promises, what clients were told, and how often marked code was reached."""
 
     plan: Plan
     """With everything that was drawn: it gives the same history."""
@@ -93,7 +93,7 @@ def carry_out(plan: Plan, watch: Callable[[World], object] | None = None) -> Rep
 
 
 class _Life:
-    """A run, from its beginning to its end."""
+    """One run of a plan, from its beginning to its end."""
 
     def __init__(self, loop: VirtualLoop, plan: Plan) -> None:
         assert isinstance(loop, ProcessLoop), "its clients can stand still"
@@ -122,7 +122,7 @@ class _Life:
         self._inhabitants = [each for each in there if each is not None]
 
     async def whole(self) -> None:
-        """From its beginning to its end, or until something is seen that may never be."""
+        """Do the whole run; ends early where a Violation is seen."""
         life = self._loop.create_task(self._live())
         broken = self._loop.create_task(self.world.broken.wait())
         await asyncio.wait((life, broken), return_when=asyncio.FIRST_COMPLETED)
@@ -135,7 +135,7 @@ class _Life:
         self._loop.clear_away()
 
     async def _live(self) -> None:
-        """Begin, let things go wrong, come to rest, judge."""
+        """Begin, have troubles happen, come to rest and judge; the broken promises are in `faults`."""
         try:
             await self._begin()
             await self._go_wrong()

@@ -46,7 +46,7 @@ Written = Callable[[str, int, BatchHeader, Buffer, Lsn], None]
 
 
 class Appends:
-    """The newest lsn of whatever an answer may be about, as the log was given it in this life of the node."""
+    """The newest lsn of each subject of answers, as the log was given it in this life of the node."""
 
     def __init__(self) -> None:
         self._newest: dict[Key, int] = {}
@@ -68,11 +68,11 @@ class Appends:
         waiting.append((lsn, header.base_offset))
 
     def moved(self, partition: Partition, lsn: Lsn) -> None:
-        """Note that the start of a partition was moved."""
+        """Note that the start of a partition was moved, durable at `lsn`."""
         self._newest[partition.topic, partition.index] = lsn
 
     def newest(self, key: Key) -> int:
-        """The lsn of the last thing that was written about it; 0 if nothing was."""
+        """The newest lsn of a subject; 0 if nothing was written about it."""
         return self._newest.get(key, 0)
 
     def first_unsynced(self, at: tuple[str, int], durable: int) -> int | None:
@@ -148,7 +148,7 @@ class WatchedStorage(Storage):
         return self.appends.first_unsynced(at, self.durability.lsn)
 
     def tell_stable(self, topic: str, index: int, stable: int, start: int) -> None:
-        """Note that somebody is told the last stable offset of a partition."""
+        """Note that an answer has the last stable offset of a partition, and the start of its log."""
         wrong = self._stable.tell((topic, index), stable, start)
         if wrong is not None:
             self._violated(wrong)
@@ -200,7 +200,7 @@ class WatchedConnection(Connection):
         return super()._answer(reply, slot, header, request, context)
 
     def _needed(self, response: Any, header: RequestHeader, request: Any) -> int:
-        """The lsn that an answer depends on."""
+        """The lsn that an answer depends on; 0 for none.  What it shows that is not durable is a violation."""
         storage = self._node.storage
         assert isinstance(storage, WatchedStorage)
         if (shown := SHOWN.get(header.api_key)) is not None:
@@ -212,7 +212,7 @@ class WatchedConnection(Connection):
         return 0
 
     def _leaves(self, data: bytes) -> None:
-        """Look at bytes that leave the node, perhaps a part of an answer only."""
+        """Check that the answers that begin or end in these bytes may leave; a part of one may be all that leaves."""
         leaving = self._leaving
         leaving += data
         while len(leaving) >= 8:

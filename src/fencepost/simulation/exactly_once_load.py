@@ -21,11 +21,11 @@ RETRY_TIMEOUT_MS: Final = 1000
 
 
 class BadRecord(Exception):
-    """What somebody's own code may raise."""
+    """An error raised on purpose by the code of a user."""
 
 
 class Looper(Transformer):
-    """Answers each record by one record of the output, as its user would."""
+    """A member that answers each record by one of the output, with `ExactlyOnce`."""
 
     MAX_BLOCK_MS = 300
 
@@ -60,7 +60,7 @@ class Looper(Transformer):
         )
 
     async def _go_on(self, loop: ExactlyOnce) -> None:
-        """Transform one transaction, if there are records in time."""
+        """Transform the records of one transaction.  Raises TimeoutError if none come in time."""
         records: Sequence[ConsumerRecord] = ()
         try:
             async with asyncio.timeout(self._chance.uniform(0.01, 1)):
@@ -78,13 +78,13 @@ class Looper(Transformer):
                     self.note_moved(TopicPartition(record.topic, record.partition))
 
     def _count_good(self, records: Sequence[ConsumerRecord]) -> int:
-        """How many of them can be written; now and then not all."""
+        """The number of the first records that are written: now and then fewer than all."""
         if self._scene.calm.is_set() or self._chance.random() > 0.05:
             return len(records)
         return self._chance.randrange(len(records))
 
     def _have_bad_luck(self) -> None:
-        """Lose connections, or be cut off, at the end of a block: now and then."""
+        """Now and then lose the connections, or be cut off, at the end of a block."""
         dice = self._chance.random()
         if dice < 0.05:
             self._process.lose_connections()

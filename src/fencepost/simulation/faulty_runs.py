@@ -42,7 +42,7 @@ SETTINGS: Final[Mapping[str, object]] = {"transaction.abort.timed.out.transactio
 
 
 class Plan(NamedTuple):
-    """What happens in a run."""
+    """The faults, incidents and load of a run.  Shares and probabilities are from 0 to 1."""
 
     call_faults: Mapping[CallFault, float] = {}
     calls: tuple[Call, ...] = tuple(Call)
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of a run."""
+    """The result of a run: its history, the broken promises in sentences, and what producers were told."""
 
     history: list[str]
     faults: list[str]
@@ -111,7 +111,7 @@ async def _incident(world: World, plan: Plan) -> None:
 
 
 async def move_coordinator(world: World, index: int) -> None:
-    """A partition of the coordinators' journal is elected anew; for a moment nobody answers for its ids."""
+    """Have a partition of the coordinators' journal elected anew; for a moment nobody answers for its ids."""
     assert world.broker is not None
     journal = world.broker.node.storage.partition(TRANSACTION_STATE, index)
     if journal is None:

@@ -93,7 +93,7 @@ class Scene(NamedTuple):
 
 
 def incarnation(record: ConsumerRecord | TopicPartition, value: str) -> TopicPartition:
-    """Its partition, by the name that the life of its topic has."""
+    """The partition of a record or another one, with its topic named as `value` does: by the topic's life."""
     return TopicPartition(value.split("-")[0] if record.topic == REBORN else record.topic, record.partition)
 
 
@@ -151,7 +151,7 @@ class Member:
         )
 
     def note_owned(self, records: Sequence[ConsumerRecord] = ()) -> None:
-        """Note what it owns, after every call that may have changed that, with what the call handed out."""
+        """Note which partitions it owns, after a call that may have changed that.  `records`: what the call gave."""
         member, owned = self.membership(), tuple(self.consumer.assignment())
         if (member, owned) != self._owned and owned:
             kept = self._owned[1] if self._owned is not None and self.consumer.keeps_positions else ()
@@ -228,7 +228,7 @@ class Member:
             await self._after(records)
 
     async def poll(self) -> list[ConsumerRecord]:
-        """What the consumer hands out.  Raises TimeoutError now and then, when nobody waits for that."""
+        """The records of one poll.  Raises TimeoutError now and then, where an impatient user gives up."""
         wait, most = self._chance.uniform(0, 200), self._chance.choice(POLLED)
         patience = math.exp(self._chance.uniform(-8, -1.6)) if self._impatient() else None
         async with asyncio.timeout(patience):
@@ -244,7 +244,7 @@ class Member:
         return self._chance.random() < (0.1 if self._scene.calm.is_set() else 0.25)
 
     async def _iterate(self) -> None:
-        """Take records one by one."""
+        """Take records one by one, with `async for`."""
         count = self._chance.randint(1, 10)
         try:
             async with asyncio.timeout(0.5):
@@ -309,7 +309,7 @@ class Member:
 async def sit(
     scene: Scene, group: Group, seat: int, make: Callable[[Scene, Process, Group, int], Member] = Member
 ) -> None:
-    """Have somebody in this place of the group all the time: members come, stand still, die and go.
+    """Keep a place of a group occupied: members come, stand still, die and go.
 
     Where members have names, the next one comes now and then before the last has ended.  Once it is calm, the last
     place is left.
@@ -339,7 +339,7 @@ async def sit(
 async def live(
     scene: Scene, process: Process, task: asyncio.Future[None], leave: asyncio.Event, chance: random.Random
 ) -> None:
-    """Let things befall a process, until it has ended."""
+    """Draw incidents for a process until it has ended."""
     while not task.done():
         until = scene.now + (0.1 if scene.calm.is_set() else chance.expovariate(1 / 1.5))
         was_calm = scene.calm.is_set()
@@ -385,5 +385,5 @@ async def live(
 
 
 def may_be_damaged(scene: Scene) -> bool:
-    """Whether somebody may be told that records are damaged."""
+    """Whether reads may be told of damaged records: the disk gave wrong bytes, and all is not calm yet."""
     return scene.world.disk.was_wrong and not scene.calm.is_set()

@@ -16,7 +16,7 @@ from fencepost.simulation.known_before import is_compacted
 
 
 class Membership(NamedTuple):
-    """Who somebody is in a group.  `who`: the id of the instance of a static member, else the member id."""
+    """A member of a group in a generation.  `who`: the instance id of a static member, else the member id."""
 
     group: str
     generation: int
@@ -50,7 +50,7 @@ class Processed(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A commit of positions was confirmed.  `begun`: when it was asked for."""
+    """A commit of offsets that was confirmed.  `begun`: when it was asked for, in seconds."""
 
     begun: float
     process: str
@@ -68,7 +68,7 @@ class Begun(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a member found stored where nobody but itself had stored anything since."""
+    """The offsets that a member stored, and those that it found where nobody else had stored any since."""
 
     process: str
     stored: Mapping[TopicPartition, int]
@@ -86,7 +86,7 @@ class Read(NamedTuple):
 
 @dataclass
 class GroupNotes:
-    """All that was noted in a run."""
+    """The notes of all members and readers of a run."""
 
     owned: list[Owned] = field(default_factory=list)
     processed: list[Processed] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Truth(NamedTuple):
     ends: Mapping[TopicPartition, int]
 
     def committed(self, at: TopicPartition) -> list[Logged]:
-        """What a reader of committed records is shown."""
+        """The records that a reader of committed records is shown."""
         return [record for record in self.records.get(at, ()) if record.committed]
 
 

@@ -16,7 +16,7 @@ from fencepost.simulation.world import ADDRESS
 
 
 async def _polled(scene: Scene, process: Process, consumer: Consumer, *, batches: bool) -> list[ConsumerRecord]:
-    """What there is; nothing, and a little later, where it is told that records are damaged."""
+    """The records of one poll; none, after a tenth of a second, where they may be, and are, damaged."""
     try:
         return (await timed(scene, process, "poll", take(consumer, 200, batches=batches))).records
     except DamagedRecordsError as damaged:

@@ -18,7 +18,7 @@ _AGES_MS: Final = (0, 50, 1000)
 
 
 async def look_for_what_hangs(world: World, chance: Random) -> None:
-    """Every transaction of TOPICS has a coordinator that will end it: none may be said to hang, none be ended."""
+    """Ask for hanging transactions, and try to end an open one; a violation if one is found or can be ended."""
     age_ms = chance.choice(_AGES_MS)
     runtime = world.runtime(f"operator-{world.loop.time()}")
     try:

@@ -9,7 +9,7 @@ from fencepost.simulation.world import World
 
 
 async def happenings(world: World, seconds: float, kinds: Sequence[str], between: float) -> AsyncIterator[str]:
-    """One trouble after the other, each at its time or when the one before it is over; ends so many seconds after 0.
+    """The names of troubles, each when it is to happen and the one before is over; ends `seconds` after 0.
 
     Where no script is given they are drawn: of these kinds, with so many seconds between them on average.
     """

@@ -12,7 +12,7 @@ from fencepost.simulation.workload import Load, Outcomes, Sent, send
 
 
 async def produce_idempotently(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
-    """Single records until told to stop.  To the checkers each is a transaction: it is there once, or not at all."""
+    """Send single records until told to stop.  To the checkers each is a transaction: there once, or not at all."""
     world, name = process.world, process.name
     topics = world.cluster.topics
     chance, number = world.chance(name), 0

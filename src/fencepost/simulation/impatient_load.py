@@ -45,7 +45,7 @@ _HANDED_OVER: Final = " records were handed over."
 
 
 async def produce_impatiently(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
-    """Transactions of some records until told to stop."""
+    """Write transactions of some records until told to stop, interrupting any call."""
     await _Impatient(process, outcomes, load._replace(takeovers=0)).work(stop)
 
 
@@ -77,7 +77,7 @@ class _Impatient:
         await commit_at_last(self._process, self._number, self._outcomes, self._load)
 
     async def _live(self) -> None:
-        """Work with one producer, from its start to its end."""
+        """Work with one producer, from its start to its close."""
         world, name, stop = self._world, self._process.name, self._stop
         producer = self._producer()
         try:
@@ -106,7 +106,7 @@ class _Impatient:
         await producer.close()
 
     async def _finds_out(self) -> bool:
-        """Have completed, when nobody is left to be impatient, what was decided for; whether it was."""
+        """Complete the transaction that was decided for, without interruptions; whether that succeeded."""
         producer = self._producer()
         try:
             await self._complete(producer)
@@ -130,7 +130,7 @@ class _Impatient:
             await self._complete(producer)
 
     async def _complete(self, producer: Producer) -> None:
-        """Have the transaction done that was decided for, as whoever is started next does."""
+        """Complete the transaction that was decided for with this producer, as the next process does."""
         try:
             is_committed = await self._again(partial(producer.complete_transaction, self._kept))
         except TransactionAbortedError as error:
@@ -157,7 +157,7 @@ class _Impatient:
             self._is_aborted(tag, error)
 
     async def _leave(self, producer: Producer) -> None:
-        """Close a producer, whatever it is doing."""
+        """Close a producer after a moment, whatever it is doing."""
         await asyncio.sleep(self._chance.expovariate(50))
         self._world.note(f"{self._process.name} is closed")
         await producer.close()
@@ -180,7 +180,7 @@ class _Impatient:
                 self._world.note(f"{tag} waits for its position no longer")
 
     async def _together(self, producer: Producer, sent: Sequence[Sent]) -> int:
-        """How many of these the producer says were handed over, in one call that may be interrupted."""
+        """Hand records over in one call that may be interrupted; how many were, as the producer says."""
         try:
             await self._once(partial(send_together, producer, sent, self._load.shape))
         except TimeoutError as error:
@@ -255,13 +255,13 @@ class _Impatient:
     # Impatience
 
     async def _once(self, call: Callable[[], Awaitable[T]]) -> T:
-        """What the call gives.  Raises TimeoutError, where nobody waits for it any longer."""
+        """The result of the call.  Raises TimeoutError where the user stops waiting for it."""
         is_interrupted = not self._stop.is_set() and self._chance.random() < _INTERRUPTED
         async with asyncio.timeout(math.exp(self._chance.uniform(-9, -2)) if is_interrupted else None):
             return await call()
 
     async def _again(self, call: Callable[[], Awaitable[T]]) -> T:
-        """What the call gives, made again until somebody has waited long enough."""
+        """The result of the call, which is made again as long as the user stops waiting for it."""
         while True:
             try:
                 return await self._once(call)

@@ -15,7 +15,7 @@ from fencepost.simulation.disk_faults import FaultyDisk
 
 
 def learn(partitions: Iterable[Partition], disk: Disk, sequences: Sequences, stable: StableOffsets) -> None:
-    """Have them know every batch that is there; nothing goes wrong with the disk meanwhile."""
+    """Have both checkers know every batch that is in the log; the disk has no faults meanwhile."""
     with disk.spared() if isinstance(disk, FaultyDisk) else nullcontext():
         for partition in partitions:
             headers = [header for header, _ in partition.scan(partition.segments[0].base_offset)]

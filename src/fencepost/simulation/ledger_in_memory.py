@@ -33,7 +33,7 @@ class LedgerInMemory:
 
 
 class _Opened:
-    """As one process has it (spark.ledger.LedgerStore)."""
+    """A ledger as one process has opened it (spark.ledger.LedgerStore)."""
 
     def __init__(self, ledger: LedgerInMemory, process: Process, begun: Callable[[], None]) -> None:
         self._ledger = ledger

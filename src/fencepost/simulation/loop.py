@@ -36,7 +36,7 @@ class Deadlock(RuntimeError):
 
 
 class Owner(Protocol):
-    """Who may keep its callbacks from running."""
+    """A process that may keep its callbacks from running."""
 
     stands_still: bool
     """Whether it keeps its callbacks from running now."""
@@ -104,7 +104,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass in the middle of something."""
+        """Set the time ahead by so many seconds, in the middle of a callback."""
         self._now += seconds
 
     def call_soon(  # type: ignore[override]
@@ -140,7 +140,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._ready.extend(handles)
 
     def _run_once(self) -> None:
-        """What is ready now, in its order; if nothing is, first let time pass until the next timer."""
+        """Run the callbacks that are ready, in order; if none is, first go to the time of the next timer."""
         timers, ready = self._scheduled, self._ready
         if timers and (timers[0][1]._cancelled or self._timer_cancelled_count > _MANY_CANCELLED * _MANY_TIMERS):
             self._tidy_timers()
@@ -175,7 +175,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 )
 
     def _tidy_timers(self) -> None:
-        """Forget timers that were cancelled: when they are next, or many."""
+        """Forget cancelled timers: those that are next, and all where they are many."""
         timers = self._scheduled
         if len(timers) > _MANY_TIMERS and self._timer_cancelled_count > _MANY_CANCELLED * len(timers):
             timers[:] = [timer for timer in timers if not timer[1]._cancelled]

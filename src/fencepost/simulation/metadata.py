@@ -9,7 +9,7 @@ from fencepost.broker.metadata.store import Versioned
 
 
 class MemoryMetadataStore:
-    """One store; keep it where a restarted node finds it again."""
+    """A MetadataStore in memory; keep it where a restarted node finds it again."""
 
     def __init__(self) -> None:
         self._values: dict[str, Versioned] = {}

@@ -69,20 +69,20 @@ def rows_between(application: str, start: Ends, end: Ends) -> Iterator[Row]:
 
 
 def source_offsets(end: Ends, cluster_id: str = "") -> list[Any]:
-    """As Spark writes them into a checkpoint, and the driver into the progress record."""
+    """Source offsets in the form that Spark writes into a checkpoint, and the driver into the progress record."""
     offsets = {TopicPartition(SOURCE, partition): offset for partition, offset in enumerate(end)}
     return [Positions(offsets, cluster_id).encode()]
 
 
 def end_of(batch: Progress) -> Ends:
-    """Where a recorded batch ended."""
+    """The ends of the source partitions in a progress record."""
     positions = batch.source_offsets[0][SOURCE]
     return tuple(positions[str(partition)] for partition in range(SOURCE_PARTITIONS))
 
 
 @dataclass
 class Checkpoint:
-    """What Spark keeps of a query: the end of each batch that was begun, and which batch was the last to be done."""
+    """A query's checkpoint: the end of each batch that was begun, and which batch was the last to be done."""
 
     ends: dict[int, Ends] = field(default_factory=dict)
     done: int = -1
@@ -91,13 +91,13 @@ class Checkpoint:
         return self.ends[batch_id - 1] if batch_id else BEGINNING
 
     def copy(self) -> Checkpoint:
-        """The checkpoint as it is now.  Of the batches that were begun, the last one may have been lost."""
+        """A copy of it as of now, which later batches do not change."""
         return Checkpoint(dict(self.ends), self.done)
 
 
 @dataclass
 class DriverOutcomes:
-    """What the drivers of one application were told."""
+    """The outcomes that the drivers of one application were told."""
 
     committed: dict[int, Ends] = field(default_factory=dict)
     """Batches that were written, and their ends."""
@@ -114,7 +114,7 @@ class DriverOutcomes:
 
 
 class Seen(NamedTuple):
-    """What is in the log when all is over, as read_committed shows it."""
+    """The rows and progress records in the log when all is over, as read_committed shows them."""
 
     rows: Mapping[TopicPartition, Sequence[Shown]]
     records: Sequence[tuple[str, Progress]]

@@ -21,14 +21,14 @@ _FASTEST: Final = 0.00005
 
 
 class Watch(Protocol):
-    """Is shown what goes over the network."""
+    """Is told what goes over the network, as history.recorder.Recorder is."""
 
     def wrote(self, end: SimulatedTransport, data: bytes, /) -> None:
-        """This end writes; whether it arrives is another matter."""
+        """This end writes `data`, which may never arrive."""
         ...
 
     def befell(self, end: SimulatedTransport, request: bytes, what: str, /) -> None:
-        """Something becomes of a request that was written."""
+        """A fault befalls a request that this end wrote."""
         ...
 
     def arrived(self, end: SimulatedTransport, count: int, /) -> None:
@@ -36,7 +36,7 @@ class Watch(Protocol):
         ...
 
     def lost(self, end: SimulatedTransport, /) -> None:
-        """This end sends and gets nothing more."""
+        """This end is gone: it sends and gets nothing more."""
         ...
 
 
@@ -69,11 +69,11 @@ class _Listening:
         self._network.forget(self._port, self)
 
     def accept_again(self) -> None:
-        """Who waits looks by itself."""
+        """Accept connections from now on; those who wait try again by themselves."""
         self.is_open = True
 
     def accepts(self, now: float) -> bool:
-        """Whether it takes one connection more now."""
+        """Whether it accepts one connection more at the time `now`, in seconds."""
         return self.admission.room() > 0 and self.admission.wait_seconds(now) <= 0
 
 
@@ -160,12 +160,12 @@ class SimulatedNetwork:
     # Faults
 
     def take_down(self, port: int) -> None:
-        """The process that listens there is gone: nobody answers any more, its connections break off."""
+        """Break off every connection to a port, as where its process is gone; nobody listens there any more."""
         self._listening.pop(port, None)
         self.break_connections(port)
 
     def break_connections(self, port: int) -> None:
-        """Every connection to this port breaks off at once, with what was on its way."""
+        """Break off every connection to this port, with what was on its way."""
         for transport in [transport for transport, to in self._pairs.items() if to == port]:
             transport.break_off()
 
@@ -247,7 +247,7 @@ class SimulatedTransport(asyncio.Transport):
             self.send(written)
 
     def send(self, data: bytes, late: float = 0.0) -> None:
-        """Send; so many seconds late."""
+        """Send bytes, `late` seconds later than usual."""
         peer = self.peer
         if self._closing or self._lost or peer is None or not data:
             return
@@ -257,7 +257,7 @@ class SimulatedTransport(asyncio.Transport):
             self._send(peer, piece)
 
     def _send(self, peer: SimulatedTransport, piece: bytes | None) -> None:
-        """Have a piece arrive at the other end (None: the end), and not before what was sent before."""
+        """Have a piece (None: the end of the stream) arrive at the other end after all that was sent before."""
         soonest, held_until = self._loop.time(), self._held_until
         if soonest < held_until:
             soonest = held_until
@@ -287,32 +287,32 @@ class SimulatedTransport(asyncio.Transport):
         self.close()
 
     def break_off(self) -> None:
-        """Break this end off, without a word to anybody."""
+        """Reset the connection at this end; the other end is not told."""
         error = ConnectionResetError(104, "connection reset")
         self._loop.call_soon(self._lose, error, context=self._context)
 
     def befell(self, request: bytes, what: str) -> None:
-        """Something becomes of a request that this end wrote."""
+        """Note that a fault befalls a request that this end wrote."""
         if self._network.watch is not None:
             self._network.watch.befell(self, request, what)
 
     @property
     def is_behind(self) -> bool:
-        """What is sent now arrives late, behind something that is late."""
+        """Whether what is sent now arrives late, behind something that is late."""
         return max(self._last_arrival, self._held_until) > self._loop.time() + SLOWEST
 
     def hold(self, until: float) -> None:
-        """What leaves this end from now on is on its way until then at least."""
+        """Delay all that leaves this end from now on: nothing of it arrives before `until`, in the loop's time."""
         self._held_until = max(self._held_until, until)
 
     def lose_both(self) -> None:
-        """The connection breaks off, with everything that is on its way."""
+        """Break off both ends, with everything that is on its way."""
         self.break_off()
         if self.peer is not None:
             self.peer.break_off()
 
     def lose_ours(self, late: float) -> None:
-        """This end breaks off before any answer; the other one when it has got everything, `late` and a while later.
+        """Break off this end before any answer, the other one when it has got everything, `late` and a while later.
 
         What is answered meanwhile is for nobody.
         """

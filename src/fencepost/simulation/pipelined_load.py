@@ -29,7 +29,7 @@ _VERSION: Final = 9
 
 
 class _Batch(NamedTuple):
-    """One batch, and what the checkers know it by."""
+    """A batch to send, its first sequence, and the values of its records as the checkers know them."""
 
     tags: list[str]
     sequence: int
@@ -76,7 +76,7 @@ class _Pipeline:
             await asyncio.sleep(0.01)
 
     async def _fill(self, connection: Connection, stop: asyncio.Event) -> None:
-        """Send what is waiting again, and new batches behind it; take the answers as they come."""
+        """Send waiting batches again, new ones behind them, and take the answers.  Raises ClientError: connect anew."""
         while len(self._waiting) < IN_FLIGHT and not stop.is_set() and self._producer_id >= 0:
             self._waiting.append(self._new())
         sent = [(batch, self._send(connection, batch)) for batch in self._waiting]
@@ -122,5 +122,5 @@ class _Pipeline:
 
 
 async def produce_pipelined(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
-    """Batches until told to stop; then until everything is answered.  Each record is a transaction to the checkers."""
+    """Write batches until told to stop, then until all are answered.  Each record is a transaction to the checkers."""
     await _Pipeline(process, outcomes, load).work(stop)

@@ -51,7 +51,7 @@ def _import(module: str, names: set[str]) -> Iterator[str]:
 
 
 def _gather(value: Any, names: defaultdict[str, set[str]]) -> None:
-    """The classes that a value is written with."""
+    """Add the classes that the source of a value needs to `names`: module -> names."""
     if isinstance(value, Enum):
         names[type(value).__module__].add(type(value).__name__)
     elif isinstance(value, Mapping):
@@ -67,13 +67,13 @@ def _gather(value: Any, names: defaultdict[str, set[str]]) -> None:
 
 
 def _arguments(value: Any) -> dict[str, Any]:
-    """What is not as usual."""
+    """The fields of a value that differ from their defaults, by name."""
     usual = defaults_of(value)
     return {name: each for name, each in fields_of(value).items() if name not in usual or each != usual[name]}
 
 
 def _source(value: Any, indent: int, before: int, after: int) -> str:
-    """As the formatter has it: in one line where it fits, else each element in a line of its own.
+    """The source of a value as the formatter has it: in one line if it fits, else each element in its own.
 
     `before`, `after`: what else is in the first and the last line.
     """
@@ -96,7 +96,7 @@ def _flat(value: Any) -> str:
 
 
 def _parts(value: Any) -> tuple[str, Sequence[tuple[str, Any]], str]:
-    """What it begins with, its elements, each with what stands before it, and what it ends with."""
+    """The beginning of a value's source, its elements, each with the text before it, and the end."""
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}", (), ""
     if isinstance(value, Mapping):

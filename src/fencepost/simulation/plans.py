@@ -70,7 +70,7 @@ _OF_THEIR_CLOCK: Final = ("pipelined", "windowed")
 
 
 class Circumstances(NamedTuple):
-    """What a seed decides before anything happens."""
+    """The circumstances of a run: what a seed decides before anything happens."""
 
     settings: Mapping[str, object] = {}
     log: Mapping[str, Any] = {}
@@ -123,7 +123,7 @@ class Circumstances(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All that a run follows from."""
+    """A whole run as a value: the same plan gives the same history."""
 
     seed: int
     """Decides whatever is said nowhere else."""
@@ -142,7 +142,7 @@ def plan_of(seed: int, seconds: float, troubles: Iterable[Trouble] | None = None
 
 
 def is_sound(plan: Plan) -> bool:
-    """Whether a part of a plan is one that might be drawn.
+    """Whether `draw` might give such a plan; one that is not sound may fail without a fault of the code.
 
     Clients that send at the times of their own clock need one that is never too far ahead for the node.  A compacted
     topic takes no records without keys.  Groups are there as they are, or not at all.  They need a node that lets
@@ -219,7 +219,7 @@ def draw(seed: int, troubles: Iterable[Trouble] | None = None) -> Circumstances:
 
 
 def _with_impatient_ones(given: Circumstances, chance: Random, *, alone: bool) -> Circumstances:
-    """Perhaps with producers that are interrupted anywhere.
+    """The circumstances, perhaps with producers that are interrupted anywhere.
 
     They prepare transactions where `transaction.version` stays at 2, which that needs.
     """
@@ -232,12 +232,12 @@ def _with_impatient_ones(given: Circumstances, chance: Random, *, alone: bool) -
 
 
 def _loses(given: Circumstances) -> bool:
-    """Whether records go before everybody has read them: those readers would begin anew."""
+    """Whether records may be removed before everybody has read them: readers in commit order would begin anew."""
     return Trouble.RECORDS_DELETED in given.troubles or "retention.bytes" in given.topic_settings
 
 
 def _told_apart(given: Circumstances) -> Mapping[str, int]:
-    """The limits, with so many sequences that no batch is taken for one of those that the broker remembers.
+    """The limits, with enough sequences that no batch is taken for one that the broker remembers.
 
     Seeds 219 and 2090.  With transaction.version 2 sequences begin anew in every transaction.
     """
@@ -250,7 +250,7 @@ def _told_apart(given: Circumstances) -> Mapping[str, int]:
 
 
 def _shaped(given: Circumstances, chance: Random, segment_bytes: int) -> Circumstances:
-    """Perhaps with compacted topics, and perhaps with large records.
+    """The circumstances, perhaps with compacted topics, and perhaps with large records.
 
     A batch that is larger than a segment is refused.
     """
@@ -272,7 +272,7 @@ def _shaped(given: Circumstances, chance: Random, segment_bytes: int) -> Circums
 
 
 def _changes(given: Circumstances) -> dict[str, Sequence[str]]:
-    """What takes no record from anybody who still wants it, and none that somebody sends as it is again and again."""
+    """The topics' settings to change, with values: none removes a record still wanted, or refuses one for ever."""
     changes = dict(_CHANGES)
     if given.load.shape.keys:
         changes[_POLICY] = ("compact", "delete", "compact,delete")
@@ -386,7 +386,7 @@ def _groups(chance: Random, seed: int, *, is_late: bool) -> GroupsPlan:
 
 
 def draw_applications(chance: Random, seed: int) -> ApplicationsPlan:
-    """Some kinds of trouble come often, and others not at all."""
+    """Draw applications; each kind of trouble comes often, seldom or not at all."""
     ahead = Random(f"{seed}/ahead")
 
     def often(most: float) -> float:

@@ -27,10 +27,10 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class Process:
-    """One client process, its clock, and its way to the network."""
+    """A client process: its tasks, its clock, and its connections."""
 
     def __init__(self, world: World, name: str, *, spared: bool = False) -> None:
-        """`spared`: nothing befalls its requests."""
+        """`spared`: no faults befall its requests."""
         self.name = self.owner = name
         self._spared = spared
         self.world = world
@@ -55,11 +55,11 @@ class Process:
         """The API after whose next request it is cut off, and for how many seconds."""
 
     def runtime(self, name: str = "client") -> Runtime:
-        """The outside world as a part of this process has it."""
+        """The runtime of a part of this process: its clock, network and randomness."""
         return Runtime(self._clock, self, self.chance(name))
 
     def chance(self, name: str) -> random.Random:
-        """A generator of its own for each part of it."""
+        """A random generator for a part of it, which draws the same whatever other parts draw."""
         return self.world.chance(f"{self.name}/{name}")
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
@@ -83,7 +83,7 @@ class Process:
     # What befalls it
 
     def stand_still(self, seconds: float) -> None:
-        """Let nothing of it run for so long; if it stands still already, it goes on when it would have."""
+        """Run nothing of it for so many seconds; if it stands still already, no longer than it would have."""
         if self.stands_still:
             return
         self.world.note(f"{self.name} stands still for {seconds:.3f} s")
@@ -92,14 +92,14 @@ class Process:
         self._loop.call_later(seconds, self.go_on, context=Context())
 
     def go_on(self) -> None:
-        """Do what it would have done meanwhile."""
+        """Run what was kept while it stood still."""
         if self.is_dead or not self.stands_still:
             return
         self.world.note(f"{self.name} goes on")
         self.release()
 
     def cut_off(self, seconds: float, *, sending: bool = True, receiving: bool = True) -> None:
-        """What it sends, what it is sent, or both is on its way for so long; what was sent before arrives."""
+        """Delay what it sends, what it is sent, or both for so many seconds; what was sent before arrives in time."""
         which = "" if sending and receiving else ": it sends in vain" if sending else ": it is sent nothing"
         self.world.note(f"{self.name} is cut off for {seconds:.3f} s{which}")
         until, (out, back) = self._loop.time() + seconds, self._held
@@ -109,11 +109,11 @@ class Process:
 
     @property
     def cut_off_until(self) -> float:
-        """When all that it has sent by now is on its way, by the loop's time."""
+        """The time of the loop, in seconds, until which nothing that it sends leaves; past or 0: it is not cut off."""
         return self._held[0]
 
     def recover(self) -> None:
-        """Let nothing befall it any more."""
+        """End all that befalls it: it goes on, and is not cut off any more."""
         self._held, self._trap = (0.0, 0.0), None
         self.go_on()
 
@@ -127,7 +127,7 @@ class Process:
             connection.peer.hold(self._held[1])
 
     def die(self, *, silently: bool) -> None:
-        """Nothing of it ever runs again; what it has sent arrives.
+        """End it: nothing of it ever runs again; what it has sent arrives.
 
         `silently`: nobody is told that its connections are gone.
         """
@@ -142,19 +142,19 @@ class Process:
             connection.abort()
 
     def lose_connections(self) -> None:
-        """Break its connections off at this end; what was sent arrives all the same, and is answered in vain."""
+        """Break off its connections at this end; what was sent arrives, and its answers reach nobody."""
         self.world.note(f"{self.name} loses its connections")
         for connection in self._connections:
             connection.lose_ours(SLOWEST)
 
     def release(self) -> None:
-        """Let everything run that was kept; of a dead process only so that it can be cleared away."""
+        """Run all callbacks that were kept; of a dead process only so that it can be cleared away."""
         self.stands_still = False
         kept, self._kept = self._kept, []
         self._loop.run_soon(kept)
 
     def keeps(self, handle: Handle) -> bool:
-        """Whether this callback is not to run yet; it is kept then."""
+        """Whether this callback is not to run yet; if so it is kept."""
         if self.stands_still:
             self._kept.append(handle)
         return self.stands_still
@@ -181,7 +181,7 @@ class Process:
         return await begun(transport, protocol, begin)
 
     def send(self, to: Passage | None, transport: Sending, data: bytes) -> None:
-        """Send one request or several, unless it is dead; then be cut off, where the trap is set for it."""
+        """Send requests, unless it is dead; then be cut off if `cut_off_after` says so for one of them."""
         if self.is_dead:
             return
         if transport.is_behind and claims(data):
@@ -209,7 +209,7 @@ class Process:
 
 
 class _Clock:
-    """The clock of its machine: that of the node, and so many milliseconds more."""
+    """The clock of a process: the node's, `skew_ms` milliseconds ahead."""
 
     def __init__(self, world: World, skew_ms: int) -> None:
         self._world = world
@@ -220,7 +220,7 @@ class _Clock:
 
 
 class _Way:
-    """What the requests of a process go through (request_faults.Passage)."""
+    """The Passage of a process's requests (request_faults), which it can hold up or drop."""
 
     def __init__(self, process: Process, to: Passage | None) -> None:
         self._process = process

@@ -10,7 +10,7 @@ _NAMES: Final = re.compile(r"(?:\S*\d\S*?|None)(?=[,;:]?(?:\s|$))")
 
 
 def property_of(sentence: str) -> str:
-    """Two sentences are about the same property if this is the same for both.
+    """The property that a sentence of a checker is about: the sentence without what differs from case to case.
 
     Names and numbers, which have digits, are left out, and so is what follows a colon: it tells more of this one case.
     """
@@ -20,6 +20,6 @@ def property_of(sentence: str) -> str:
 
 
 def time_of(sentence: str) -> float | None:
-    """When it was seen, in seconds, where the sentence says so."""
+    """The time that a sentence begins with, in seconds; None if it has none."""
     found = _TIME.search(sentence)
     return None if found is None else float(found[1])

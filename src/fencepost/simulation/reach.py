@@ -26,7 +26,7 @@ def _found(result: Any, arguments: tuple[Any, ...]) -> bool:  # noqa: ARG001
 
 
 class Mark(NamedTuple):
-    """A place in the code."""
+    """A function in the code that runs are to reach, and what must be seen when it returns."""
 
     what: str
     place: str

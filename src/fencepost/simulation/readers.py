@@ -22,7 +22,7 @@ _ENDED: Final = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
 async def read_positions(world: Surroundings, names: Sequence[str]) -> dict[str, int]:
-    """The position of each producer's group, none if it has none."""
+    """The committed offset of each producer's group; those without one are left out."""
     found, cluster = {}, world.cluster
     for name in names:
         runtime, group = world.runtime(f"group-{name}"), cluster.name_of(name)
@@ -34,7 +34,7 @@ async def read_positions(world: Surroundings, names: Sequence[str]) -> dict[str,
 
 
 async def unfinished(world: Surroundings) -> list[str]:
-    """Every transaction ends: what its producer left open does by its time-out, and what was decided is carried out."""
+    """Transactions that do not end in bounded time, by their time-outs or by what was decided, in sentences."""
     give_up, cluster = world.loop.time() + world.patience, world.cluster
     async with Admin(cluster.address, runtime=world.runtime("auditor")) as admin:
         while True:
@@ -47,7 +47,7 @@ async def unfinished(world: Surroundings) -> list[str]:
 
 
 async def read_all(world: Surroundings, isolation: str = COMMITTED, sights: Sights | None = None) -> Part:
-    """What a consumer is shown from the start to the end of every partition.
+    """All records that a consumer is shown, from the start to the end of every partition.
 
     The last producers may have died with a transaction open, so there must be time for its time-out.  `sights`: takes
     note of all that is shown.  Raises AssertionError if it does not get to the end: a transaction hangs.
@@ -81,7 +81,7 @@ async def read_meanwhile(
     *,
     batches: bool = False,
 ) -> None:
-    """What consumers are shown while everything goes on, each from the start of every partition.
+    """Read from the start again and again while everything goes on; `passes` gets what each consumer was shown.
 
     `batches`: they take what was fetched of one partition at once.
     """

@@ -40,7 +40,7 @@ _OURS: Final = "fencepost.check"
 
 
 class RealPlan(NamedTuple):
-    """What a seed decides."""
+    """A run on a real cluster, as drawn from a seed."""
 
     seed: int
     seconds: float
@@ -52,7 +52,7 @@ class RealPlan(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A cluster, as it says itself."""
+    """A cluster, as it describes itself to a client."""
 
     host: str
     port: int
@@ -65,7 +65,7 @@ class Found(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of a run."""
+    """The result of a run on a real cluster."""
 
     plan: RealPlan
     found: Found
@@ -107,7 +107,7 @@ def real_plan_of(seed: int, seconds: float) -> RealPlan:
 
 
 async def look(outside: Runtime, bootstrap_servers: str) -> Found:
-    """Who is there.  Raises ValueError for what is no address, ClientError if no broker answers there."""
+    """The cluster behind an address.  Raises ValueError for what is no address, ClientError if no broker answers."""
     (*earlier, last) = addresses_of(bootstrap_servers)
     for host, port in earlier:
         with suppress(ClientError):
@@ -155,7 +155,7 @@ async def work_on(plan: RealPlan, outside: Runtime, bootstrap_servers: str, tell
 
 
 def _patience(load: Load) -> float:
-    """Seconds in which everything ends: brokers look only now and then for transactions whose time is up."""
+    """Seconds in which everything ends: the time-out of transactions, and until a broker looks for those past it."""
     return load.transaction_timeout_ms / 1000 + _LOOKS_AGAIN
 
 
@@ -172,7 +172,7 @@ async def _run(producers: Producers, world: RealWorld, seconds: float) -> list[s
 
 
 async def _leave_nothing(world: RealWorld, names: list[str]) -> None:
-    """Remove what the run made; what a cluster does not let go of stays there, under its name."""
+    """Delete the topics and groups of the run; what the cluster keeps stays under its name."""
     # A request that comes after that has a topic made again, where topics are made for whoever asks for them.
     await world.dismiss(_GREETING_MS / 1000)
     await world.arrived()

@@ -70,19 +70,19 @@ class RealWorld:
         return {at: 0 if end is None else end.offset for at, end in found.items()}
 
     def befell(self, what: str) -> None:
-        """Something becomes of a request."""
+        """Note that a fault befell a request."""
         self.befallen[what] += 1
         self._late_until = self.loop.time() + LATEST + LINGERS
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Have a client work."""
+        """Start a client of that name."""
         task = self.loop.create_task(work, name=name)
         self._at_work[task] = None
         task.add_done_callback(self._at_work.pop)
         return task
 
     async def dismiss(self, patience: float) -> None:
-        """End whoever still works, which is nobody where all have come to their end; wait so many seconds for it."""
+        """End the clients that still work, if any; wait up to `patience` seconds for it."""
         for task in self._at_work:
             task.cancel()
         if self._at_work:
@@ -94,7 +94,7 @@ class RealWorld:
 
 
 class RealProcess:
-    """Clients whose requests go wrong (surroundings.ClientProcess)."""
+    """A process whose clients' requests meet faults (surroundings.ClientProcess)."""
 
     def __init__(self, world: RealWorld, name: str) -> None:
         self.world = world
@@ -111,7 +111,7 @@ class RealProcess:
 
 
 class _UntilCalm:
-    """What requests go through until nothing is to go wrong any more (request_faults.Passage)."""
+    """The Passage of requests (request_faults) with faults, which passes all on unharmed once it is calm."""
 
     def __init__(self, faults: RequestFaults, calm: asyncio.Event) -> None:
         self._faults = faults

@@ -16,7 +16,7 @@ _BESIDE: Final = 160
 
 
 class Shape(NamedTuple):
-    """What records are like beside their values."""
+    """The keys and the size of the records of a run."""
 
     keys: int = 0
     """How many keys a producer has; 0: its records have none."""

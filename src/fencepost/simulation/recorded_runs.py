@@ -15,14 +15,14 @@ from fencepost.simulation.world import World
 
 
 class Recorded(NamedTuple):
-    """What came of a run, and how."""
+    """The result of a run, and the events of its history."""
 
     report: Report
     events: list[Event]
 
 
 def carry_out_recorded(plan: Plan, command: str) -> Recorded:
-    """Run it; what happens is the same as when nobody writes it down.  `command`: what repeats it."""
+    """Run a plan and record its events; the run is the same as without.  `command`: what repeats it."""
     events: list[Event] = []
     with ExitStack() as stack:
 

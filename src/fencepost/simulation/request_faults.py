@@ -39,20 +39,20 @@ class Sending(Protocol):
         ...
 
     def befell(self, request: bytes, what: str, /) -> None:
-        """Something becomes of a request."""
+        """Note that a fault befalls a request."""
         ...
 
     def lose_both(self) -> None:
-        """The connection is lost at both ends."""
+        """Break off both ends of the connection."""
         ...
 
     def lose_ours(self, late: float, /) -> None:
-        """This end breaks off before any answer, the other one when it has got everything, late and a while later."""
+        """Break off this end before any answer, the other one when it has got everything, late and a while later."""
         ...
 
 
 class Passage(Protocol):
-    """What the requests of a connection go through."""
+    """The way of the requests of a connection, on which they may meet faults."""
 
     def send(self, transport: Sending, data: bytes, /) -> None:
         """Send what a client writes, or see to it that it does not arrive."""
@@ -60,7 +60,7 @@ class Passage(Protocol):
 
 
 class RequestFaults:
-    """Each comes with the probability given for it, to requests of these APIs (None: of all), or as `prompter` says."""
+    """Draws faults for requests to these APIs (None: all), each with its probability, or takes them from `prompter`."""
 
     def __init__(
         self,

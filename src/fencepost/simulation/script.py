@@ -15,7 +15,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 
 class RequestFault(Enum):
-    """What befalls a request of a client."""
+    """The kinds of faults that befall a request of a client."""
 
     LOST = "lost, with its connection"
     ANSWER_LOST = "carried out, its answer lost with the connection"
@@ -24,7 +24,7 @@ class RequestFault(Enum):
 
 
 class Call(Enum):
-    """What coordinators and leaders ask each other for."""
+    """The kinds of calls between coordinators and leaders."""
 
     MARKER = "marker"
     LOOK = "look"
@@ -32,7 +32,7 @@ class Call(Enum):
 
 
 class CallFault(Enum):
-    """What goes wrong with a call."""
+    """The kinds of faults that befall a call."""
 
     LOST = "lost"
     ANSWER_LOST = "answer lost"
@@ -42,7 +42,7 @@ class CallFault(Enum):
 
 
 class Happening(NamedTuple):
-    """Something befalls the node."""
+    """A trouble that befalls the node at a time."""
 
     time: float
     """Seconds from the beginning, as all times here."""
@@ -53,7 +53,7 @@ class Happening(NamedTuple):
 
 
 class BefallenRequest(NamedTuple):
-    """A request of a client that something becomes of: the first one of its kind at that time or later."""
+    """A fault that befalls a request of a client: the first one of its kind at that time or later."""
 
     time: float
     client: str
@@ -71,7 +71,7 @@ class BefallenRequest(NamedTuple):
 
 
 class BefallenCall(NamedTuple):
-    """A call between coordinators and leaders, likewise."""
+    """A fault that befalls a call between coordinators and leaders: the first one of its kind at that time or later."""
 
     time: float
     call: Call
@@ -87,7 +87,7 @@ class BefallenCall(NamedTuple):
 
 
 class End(Enum):
-    """What a producer does in the end of its transaction."""
+    """The ends of a producer's transaction."""
 
     COMMITS = "commits"
     ABORTS = "aborts"
@@ -106,7 +106,7 @@ class Write(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """What a producer does in one transaction."""
+    """A transaction as a producer is to do it."""
 
     number: int
     """Its own, by which its records are known."""
@@ -142,7 +142,7 @@ F = TypeVar("F", bound=Enum)
 
 
 class _Notes(Generic[B]):
-    """Of requests or calls those that something becomes of, and how many of a kind came at the same time."""
+    """The faults of requests or of calls, given or drawn, and written down as they come."""
 
     def __init__(self, given: Iterable[B] | None) -> None:
         self.noted: list[B] = []
@@ -154,7 +154,7 @@ class _Notes(Generic[B]):
         self._newest: dict[Hashable, tuple[float, int]] = {}
 
     def next(self, key: Hashable, now: float, draw: Callable[[int], B | None]) -> B | None:
-        """What becomes of this one; `draw` is given how many of its kind came at the same time."""
+        """The fault of this request or call, or None; `draw` is given how many of its kind came at the same time."""
         time, count = self._newest.get(key, (now, -1))
         after = count + 1 if time == now else 0
         self._newest[key] = now, after
@@ -181,13 +181,13 @@ class Prompter:
 
     @property
     def script(self) -> Script:
-        """What has come so far."""
+        """The script of what has happened so far."""
         transactions = {name: tuple(those) for name, those in self._transactions.items()}
         return Script(tuple(self._troubles), tuple(self._requests.noted), tuple(self._calls.noted), transactions)
 
     @property
     def troubles(self) -> tuple[Happening, ...] | None:
-        """What is to befall the node; None if it is to be drawn."""
+        """The troubles that are to befall the node; None if they are to be drawn."""
         return None if self._given is None else self._given.troubles
 
     def happens(self, happening: Happening) -> None:
@@ -197,7 +197,7 @@ class Prompter:
     def request(
         self, client: str, api: int, now: float, draw: Callable[[], tuple[RequestFault, float] | None]
     ) -> BefallenRequest | None:
-        """What becomes of a request; drawn as the fault and the seconds that it is late."""
+        """The fault of a request, or None; `draw` gives a fault and the seconds that it is late."""
 
         def drawn(after: int) -> BefallenRequest | None:
             found = draw()
@@ -206,7 +206,7 @@ class Prompter:
         return self._requests.next((client, api), now, drawn)
 
     def call(self, call: Call, now: float, draw: Callable[[], tuple[CallFault, float] | None]) -> BefallenCall | None:
-        """What becomes of a call; drawn likewise."""
+        """The fault of a call, or None; `draw` gives a fault and the seconds that it is late."""
 
         def drawn(after: int) -> BefallenCall | None:
             found = draw()
@@ -228,7 +228,7 @@ class Prompter:
 
 
 def drawn_shares(chance: Random, kinds: type[F], shares: Sequence[float]) -> dict[F, float]:
-    """Some of these faults, and what share of requests or calls each is to befall."""
+    """Some of these faults, each with the share of requests or calls, 0 to 1, that it is to befall."""
     chosen = [kind for kind in kinds if chance.random() < 0.4] or [chance.choice(list(kinds))]
     return {kind: chance.choice(shares) for kind in chosen}
 
@@ -238,6 +238,6 @@ _LIVES: Final = re.compile(r"^(.+?-\d+)-\d+$|^(.+-\d+)\.\d{1,4}$|^(\w+)(?:\.\d+)
 
 
 def lane(client: str) -> str:
-    """Who a client is, whichever of its lives this is: producer-1 of producer-1-17."""
+    """The lane of a client, whichever of its lives this is: producer-1 of producer-1-17."""
     found = _LIVES.match(client)
     return client if found is None else str(found[found.lastindex or 0])

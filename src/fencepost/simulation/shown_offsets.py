@@ -19,7 +19,7 @@ _CONSUMER: Final = -1
 
 
 class Watching(Protocol):
-    """What is known of the log, apart from the answers."""
+    """The log as watchers know it, apart from the answers."""
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """The partition; None if there is none, or it is offline."""
@@ -30,7 +30,7 @@ class Watching(Protocol):
         ...
 
     def tell_stable(self, topic: str, index: int, stable: int, start: int) -> None:
-        """Somebody is told the last stable offset of a partition, and the start of its log."""
+        """Note that an answer has the last stable offset of a partition, and the start of its log."""
         ...
 
 
@@ -56,7 +56,7 @@ def _fetched(request: Any, response: Any, topics: Topics, log: Watching) -> str 
 
 
 def _listed(request: Any, response: Any, topics: Topics, log: Watching) -> str | None:  # noqa: ARG001
-    """The start and the end of a partition are before what is not durable, a record that is found is no part of it."""
+    """The first offset in a ListOffsets answer that a power loss might take, in words; None if there is none."""
     asked = {
         (topic.name, wanted.partition_index): wanted.timestamp
         for topic in request.topics

@@ -22,7 +22,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 def smallest(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:
-    """So few of them, in their order, that it fails with these, and not if any one more of them is left out.
+    """A smallest part of `items`, in their order, for which `fails` is true: without any more of them it is not.
 
     It fails with all of them.  `fails` is asked about parts only.
     """
@@ -69,7 +69,7 @@ class Shrinker(Generic[V]):
                 return self.value
 
     def _whole_parts(self) -> None:
-        """What has most in it is tried first: from the outside to the inside."""
+        """Leave out elements and fields, those with most in them first: from the outside to the inside."""
         depth = 0
         while paths := [path for path in _parts(self.value, ()) if len(path) == depth]:
             for path in paths:
@@ -90,13 +90,13 @@ class Shrinker(Generic[V]):
             self._fails((*path, name), usual)
 
     def _number(self, path: Path) -> None:
-        """Shorter, or at least with fewer digits."""
+        """Make a number smaller, or at least give it fewer digits."""
         number = _get(self.value, path)
         if isinstance(number, float):
             any(self._fails(path, round(number * share, _DIGITS)) for share in (*_SHARES, 1.0))
 
     def _fails(self, path: Path, part: Any) -> bool:
-        """Whether it still fails with this part in that place; then the value has it from now on."""
+        """Whether it still fails with this part in that place; if so the value has it from now on."""
         old = _get(self.value, path)
         if old is _GONE:
             return False
@@ -140,7 +140,7 @@ def defaults_of(value: Any) -> dict[str, Any]:
 
 
 def _get(value: Any, path: Path) -> Any:
-    """The part in that place; _GONE if there is none any more."""
+    """The part of a value in that place; _GONE if there is none any more."""
     for step in path:
         if isinstance(value, Mapping):
             value = value.get(step, _GONE)
@@ -166,7 +166,7 @@ def _with(value: Any, path: Path, part: Any) -> Any:
 
 
 def _parts(value: Any, path: Path) -> Iterator[Path]:
-    """Every place in it where there is something that can have less; what is as usual stays so."""
+    """The places of all parts of a value that can have less; those with defaults stay so."""
     usual = defaults_of(value) if has_fields(value) else {}
     for step, inner in _inside(value):
         if step not in usual or inner != usual[step]:
@@ -176,7 +176,7 @@ def _parts(value: Any, path: Path) -> Iterator[Path]:
 
 
 def _numbers(value: Any, path: Path) -> Iterator[Path]:
-    """Every place of a number that can be smaller: of a field that has no default."""
+    """The places of all numbers of a value that can be smaller: of fields without a default."""
     for step, inner in _inside(value):
         if isinstance(inner, float) and not (has_fields(value) and step in defaults_of(value)):
             yield (*path, step)

@@ -17,7 +17,7 @@ _TOGETHER: Final = {"producer": 1, "impatient": 1, "single": 1, "pipelined": 64,
 
 
 class Sights:
-    """Takes note of records as they are shown."""
+    """The records that readers were shown, by partition and offset, and what differs between two readers."""
 
     def __init__(self, shape: Shape | None = None) -> None:
         """`shape`: of what is sent; None: it is not known."""
@@ -28,7 +28,7 @@ class Sights:
         """Of each record its value, and what stands for all else that it is."""
 
     def note(self, record: ConsumerRecord, at: TopicPartition | None = None) -> None:
-        """Somebody is shown this.  `at`: its partition, where its topic is one of several that had the name."""
+        """Note that a reader is shown this record.  `at`: its partition, where several topics had that name."""
         at = at or TopicPartition(record.topic, record.partition)
         value = (record.value or b"").decode()
         seen = value, hash((record.key, tuple(record.headers), record.timestamp))

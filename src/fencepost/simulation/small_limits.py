@@ -46,13 +46,13 @@ LIMITS: Final[Mapping[str, Limit]] = {
 
 
 def draw(generator: Any, share: float = 0.5) -> dict[str, int]:
-    """Some of them, each with one of its numbers."""
+    """Draw some of the limits, about `share` of them (0 to 1), each with one of its numbers."""
     return {what: generator.choice(limit.drawn_from) for what, limit in LIMITS.items() if generator.random() < share}
 
 
 @contextmanager
 def lowered(numbers: Mapping[str, int]) -> Iterator[None]:
-    """Have these numbers instead.  Raises KeyError for a limit that there is not."""
+    """While this lasts the limits are these numbers, by name.  Raises KeyError for a limit that does not exist."""
     former: list[tuple[Any, str, Any]] = []
     try:
         for what, number in numbers.items():

@@ -75,7 +75,7 @@ class TasksAhead:
         self._attempts = 0
 
     async def run(self, rows: Sequence[Row], slots: int) -> dict[int, list[Given]]:
-        """What each slot gets.  Raises what the first failed task raised."""
+        """What each slot gets, by its number.  Raises what the first failed task raised."""
         chance = self._random
         count = chance.randint(1, _MOST_TASKS)
         loop = asyncio.get_running_loop()
@@ -92,7 +92,7 @@ class TasksAhead:
         return {slot: [_for_slot(each, slot, slots) for each in given] for slot, given in taken.items()}
 
     async def _task(self, number: int, rows: list[Row]) -> list[Given]:
-        """One task, by as many attempts as it takes; what those of them gave that are done."""
+        """Do one task, by as many attempts as it takes; what those of them that succeeded give."""
         chance, trouble = self._random, self._trouble
         dice = chance.random()
         dies = trouble.stalls + trouble.twins <= dice < trouble.stalls + trouble.twins + trouble.deaths
@@ -116,7 +116,7 @@ class TasksAhead:
         return _done(second)
 
     async def _either(self, one: GivenAttempt, other: GivenAttempt) -> Given:
-        """What the first gives that is done.  The other one goes on."""
+        """What the first of two attempts to succeed gives; the other one goes on."""
         await asyncio.wait([one.task, other.task], return_when=asyncio.FIRST_COMPLETED)
         done, rest = (one, other) if one.task.done() else (other, one)
         if done.task.cancelled() or done.task.exception() is not None:
@@ -125,7 +125,7 @@ class TasksAhead:
         return done.task.result()
 
     async def _both(self, one: GivenAttempt, other: GivenAttempt) -> list[Given]:
-        """What both give, or the first; the other one is killed then, or goes on."""
+        """What both of two attempts give, or the first to succeed; the other one is then killed, or goes on."""
         given = [await self._either(one, other)]
         dice = self._random.random()
         if dice < 0.4:
@@ -142,7 +142,7 @@ class TasksAhead:
     def _start(
         self, number: int, rows: list[Row], *, dies: bool = False, sleeps: tuple[float, float] = (0, 0)
     ) -> GivenAttempt:
-        """`sleeps`: seconds before it opens the ledger, and after that."""
+        """Start an attempt.  `sleeps`: seconds before it opens the ledger, and after that."""
         tag = f"{self._run}.ahead{number}.{self._attempts}"
         self._attempts += 1
         process = Process(self._world, tag)
@@ -175,7 +175,7 @@ class TasksAhead:
             await cluster.close()
 
     async def _give(self, rows: list[Row], tag: str, turning: Turning, chance: Random, death: _Death | None) -> Given:
-        """Send some rows ahead.  Given again they come in another order, and another part of them is sent."""
+        """Send some rows ahead, in an order and a choice that are drawn; the receipts, and the rows that are left."""
         most, sent_ahead = chance.choice((1, 1, 2)), chance.choice((0, 0.5, 1, 1))
         building: dict[int, BatchBuilder] = {}
         waiting: dict[int, list[Row]] = {}
@@ -206,12 +206,12 @@ class TasksAhead:
 
 
 def wrong_number(tag: str, error: Exception) -> list[str]:
-    """What is amiss if a leader refused records for their number: who has a turn knows which one is next."""
+    """A sentence if a leader refused a sequence, since who has a turn knows the next one; else none."""
     return [f"attempt {tag}: {error}"] if "OUT_OF_ORDER_SEQUENCE_NUMBER" in str(error) else []
 
 
 class _Death:
-    """Comes in the middle of one of the first turns, when some of what was sent is there; or when nobody has one."""
+    """The death of an attempt: in one of its first turns, when some of what was sent is there, or between two."""
 
     def __init__(self, process: Process, chance: Random) -> None:
         self._process = process
@@ -246,6 +246,6 @@ def _done(each: GivenAttempt) -> list[Given]:
 
 
 def _for_slot(given: Given, slot: int, slots: int) -> Given:
-    """What is shuffled to a slot."""
+    """The part of what an attempt gives that is shuffled to a slot."""
     receipts = [(target, receipt) for target, receipt in given.receipts if target % slots == slot]
     return Given(given.tag, receipts, [row for row in given.rest if row.target % slots == slot])

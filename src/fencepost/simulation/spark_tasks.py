@@ -44,7 +44,7 @@ class Running:
 
 @dataclass(frozen=True)
 class _Share:
-    """What a slot is given: rows to write, and what was sent ahead for it, if the tasks that give the rows do so."""
+    """The input of a slot: rows to write, and what was sent ahead for it."""
 
     rows: list[Row]
     given: Sequence[Given] = ()
@@ -99,7 +99,7 @@ class Scheduler:
             self._written()
 
     async def run_tasks(self, plan: Plan) -> list[Written]:
-        """Have each slot's rows written; what the attempts report.  Raises what the first failed task raised."""
+        """Have each slot's rows written; the reports of the attempts.  Raises what the first failed task raised."""
         run = f"{self._driver}.{self._batch_id}.{len(self.runs)}"
         self.runs.append(run)
         who = plan.ticket.producer_id_and_epoch
@@ -153,7 +153,7 @@ class Scheduler:
         return [written for report in reports for written in report]
 
     def stop_attempts(self) -> None:
-        """Stop the tasks, which are not wanted any more.  Some go on for a while all the same."""
+        """Stop the attempts, which are not wanted any more; some go on for a while all the same."""
         for process in self._processes():
             if self._random.random() >= self._trouble.lingering:
                 process.die(silently=False)
@@ -162,12 +162,12 @@ class Scheduler:
         return [*(each.process for each in self._running), *self._sending_ahead]
 
     def end(self) -> None:
-        """End all attempts."""
+        """End all attempts at once."""
         for process in self._processes():
             process.die(silently=False)
 
     def wake(self) -> None:
-        """Let those go on that stand still."""
+        """Have attempts that stand still go on."""
         for process in self._processes():
             process.go_on()
 
@@ -177,7 +177,7 @@ class Scheduler:
     # A task
 
     async def _task(self, plan: Plan, run: str, slot: int, share: _Share) -> list[Written]:
-        """One task, by as many attempts as it takes; what the first of them to be done reports."""
+        """Do one task, by as many attempts as it takes; the report of the first to succeed."""
         chance, trouble = self._random, self._trouble
         if not share and chance.random() < 0.5:
             return []

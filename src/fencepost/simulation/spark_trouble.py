@@ -11,7 +11,7 @@ from fencepost.simulation.world import ADDRESS
 
 
 class TaskTrouble(NamedTuple):
-    """How likely each thing befalls an attempt."""
+    """The probability, 0 to 1, of each thing that befalls an attempt."""
 
     stalls: float = 0
     """It stands still for a while, and is given up for another one."""
@@ -32,7 +32,7 @@ class Patience(NamedTuple):
 
 
 def cluster_of(process: Process, patience: Patience, chance: Random) -> Cluster:
-    """What the attempt in this process reaches the node by."""
+    """The Cluster by which the attempt in this process reaches the node, with the time-outs of `patience`."""
     return Cluster(
         ADDRESS,
         client_id=process.name,

@@ -41,7 +41,7 @@ _KEPT_COPIES: Final = 5
 
 
 class DriverTrouble(NamedTuple):
-    """What befalls a driver, by likelihood, each time that somebody looks."""
+    """The probability, 0 to 1, of each incident of a driver when one is drawn."""
 
     kills: float = 0
     """It is killed, and a successor is started."""
@@ -64,7 +64,7 @@ class DriverTrouble(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """What befalls drivers and their tasks."""
+    """The probabilities of incidents of drivers and of their tasks."""
 
     drivers: DriverTrouble = DriverTrouble()
     tasks: TaskTrouble = TaskTrouble()
@@ -140,7 +140,7 @@ class Application:
             await asyncio.sleep(self._random.uniform(0.01, 0.1))
 
     def calm_down(self, more: int) -> None:
-        """Let nothing befall anybody any more; so many batches more are to be committed."""
+        """End all incidents; `more` batches more are to be committed."""
         self._trouble = Trouble()
         self._goal = self.newest + more
         for life in self._lives:
@@ -190,7 +190,7 @@ class Application:
         return self._random.random() < 0.3
 
     def _about_to_commit(self, life: Life) -> None:
-        """Something befalls the driver between two requests of its commit, or while one is under way."""
+        """Perhaps have an incident befall the driver between two requests of its commit, or while one is under way."""
         if self._random.random() < self._trouble.drivers.commits:
             happens = self._random.choice((self._kill, self._interrupt, self._stall))
             self._world.note(f"{happens.__name__.strip('_')} {life.name}, which commits")
@@ -215,7 +215,7 @@ class Application:
         return True
 
     def stop(self) -> None:
-        """Kill everybody."""
+        """Kill all drivers and attempts."""
         for life in self._lives:
             self._kill(life)
         for scheduler in self._schedulers:
@@ -272,7 +272,7 @@ class Application:
         return any(other is not life and not other.is_over for other in self._lives)
 
     async def _batch(self, life: Life, driver: Driver) -> bool:
-        """Write the next micro-batch; whether to go on with this driver."""
+        """Write the next micro-batch; False if this driver is not to go on."""
         checkpoint, outcomes = life.checkpoint, self._outcomes
         number = checkpoint.done + 1
         if number not in checkpoint.ends:
@@ -327,7 +327,7 @@ class Application:
         return True
 
     def _grown(self, start: Ends) -> Ends:
-        """The end of a new batch: a few rows on, or all that there are and a few more."""
+        """The end of a new batch: some rows after the start, or after all that were available."""
         chance = self._random
         first = start if chance.random() < 0.5 else tuple(map(max, start, self._available))
         most = _MOST_ROWS_AHEAD if self._sends_ahead else _MOST_ROWS
@@ -336,7 +336,7 @@ class Application:
         return end
 
     def _prefer(self, checkpoint: Checkpoint) -> None:
-        """A batch was written from it: it is the right one now."""
+        """Note that a batch was written from this checkpoint: it is the right one now."""
         self._candidates = [each for each in self._candidates if each is not checkpoint] + [checkpoint]
 
     def _refused(self, life: Life) -> bool:
@@ -350,7 +350,7 @@ class Application:
         return False
 
     async def _intruder(self, life: Life) -> None:
-        """A driver of another query."""
+        """Have a driver of another query try to write under this application id: it must be refused."""
         cluster, driver = self._driver(life)
         scheduler = Scheduler(
             self._world,

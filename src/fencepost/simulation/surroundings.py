@@ -16,7 +16,7 @@ TOPICS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
 
 
 class Cluster(NamedTuple):
-    """The cluster that clients work on, and what is theirs there."""
+    """The cluster that clients work on, and the topics and names that are theirs there."""
 
     host: str
     port: int
@@ -55,21 +55,21 @@ class Surroundings(Protocol):
 
     @property
     def prompter(self) -> Prompter:
-        """Knows what producers do next."""
+        """The source of what producers do next."""
         ...
 
     @property
     def may_end_early(self) -> bool:
-        """Whether the time of a transaction may have been up early, or it may have ended with its connection."""
+        """Whether a transaction may have ended early: the clock was set ahead over a start, or a connection closed."""
         ...
 
     @property
     def patience(self) -> float:
-        """Seconds in which everybody gets on, and everything ends, when nothing goes wrong any more."""
+        """Seconds in which everybody gets on, and every transaction ends, when nothing goes wrong any more."""
         ...
 
     def chance(self, name: str) -> Random:
-        """A generator of its own for each part."""
+        """A random generator for a part, which draws the same whatever other parts draw."""
         ...
 
     def note(self, text: str) -> None:
@@ -77,20 +77,20 @@ class Surroundings(Protocol):
         ...
 
     def runtime(self, name: str) -> Runtime:
-        """The outside world as a client of that name has it, to which nothing happens."""
+        """The runtime of a client of that name, whose requests meet no faults."""
         ...
 
     async def until(self, time: float) -> None:
-        """Wait for that moment of the loop, in seconds; not at all if it is over."""
+        """Wait until this time of the loop, in seconds; not at all if it is over."""
         ...
 
     async def ends(self) -> Mapping[TopicPartition, int]:
-        """Where each partition of the cluster's topics ends now."""
+        """The end offset of each partition of the cluster's topics now."""
         ...
 
 
 class ClientProcess(Protocol):
-    """A process that has clients, and to whose requests something may happen."""
+    """A process of clients, whose requests may meet faults."""
 
     @property
     def name(self) -> str: ...
@@ -99,7 +99,7 @@ class ClientProcess(Protocol):
     def world(self) -> Surroundings: ...
 
     def runtime(self, name: str = "client") -> Runtime:
-        """The outside world as a part of this process has it."""
+        """The runtime of a part of this process."""
         ...
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:

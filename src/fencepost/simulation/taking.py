@@ -10,7 +10,7 @@ from fencepost.protocol.types import TopicPartition
 
 
 class Taken(NamedTuple):
-    """What was handed out at once."""
+    """The records that one call handed out."""
 
     records: list[ConsumerRecord]
     next_offsets: dict[TopicPartition, int | OffsetAndMetadata] | None = None

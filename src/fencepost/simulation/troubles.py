@@ -21,7 +21,7 @@ HOUR_MS: Final = 3_600_000
 
 
 class Trouble(Enum):
-    """What may happen between two moments."""
+    """The kinds of trouble that may befall a world; the value says it in words."""
 
     KILLED = "killed"
     POWER_LOST = "power lost"
@@ -62,7 +62,7 @@ ENDS: Final = frozenset(
 
 
 class Scene(NamedTuple):
-    """What an incident is about."""
+    """The parts of a world that incidents change."""
 
     world: World
     topics: ChangingTopics
@@ -85,7 +85,7 @@ async def _power_lost(scene: Scene, chance: Random) -> None:
 
 
 async def _start_again(world: World, chance: Random) -> None:
-    """At once, mostly."""
+    """Start the node again, mostly at once."""
     await asyncio.sleep(chance.choice((0.02, 0.02, 0.3)) * chance.random())
     await world.start()
 
@@ -97,7 +97,7 @@ async def _stopped(scene: Scene, chance: Random) -> None:
 
 
 async def _dies_at_a_write(scene: Scene, chance: Random) -> None:
-    """The machine goes off in the middle of something, soon."""
+    """Cut the power, or kill the node, at one of its next writes; then start it again."""
     world = scene.world
     world.disk.cut_power_after(chance.randrange(30))
     for _ in range(200):
@@ -125,7 +125,7 @@ async def _dies_while_it_starts(scene: Scene, chance: Random) -> None:
 
 
 async def _a_sync_fails(scene: Scene, chance: Random) -> None:
-    """What was not synced once may never be: the node ends, and what it had not acknowledged may be lost."""
+    """Have a sync fail: the node ends, and what it had not acknowledged may be lost; then start it again."""
     world = scene.world
     world.disk.fail_sync_after(chance.randrange(10))
     for _ in range(200):
@@ -139,7 +139,7 @@ async def _a_sync_fails(scene: Scene, chance: Random) -> None:
 
 
 async def _a_file_fails(scene: Scene, chance: Random) -> None:
-    """A segment cannot be written, or be read, until somebody has repaired the disk and starts the node again."""
+    """Have reads or writes of a segment fail until the disk is repaired and the node started again."""
     world = scene.world
     path = chance.choice([path for path in world.disk.files() if path.suffix == ".log"] or [None])
     if path is None:
@@ -154,7 +154,7 @@ async def _a_file_fails(scene: Scene, chance: Random) -> None:
 
 
 async def _reads_are_wrong(scene: Scene, chance: Random) -> None:
-    """Of a segment some reads give what is not there, until somebody has seen to the disk and starts the node again.
+    """Have some reads of a segment give wrong bytes until the disk is repaired and the node started again.
 
     Whoever asks for it may be told of an error, and is never shown anything else than what was written.
     """

@@ -35,7 +35,7 @@ class _Listener(logging.Handler):
 
 @contextmanager
 def caught() -> Iterator[list[str]]:
-    """Sentences about such errors, gathered as they are logged while this lasts."""
+    """The errors logged while this lasts, in sentences; the list grows as they come."""
     told: list[str] = []
     listener = _Listener(told)
     for name in _LOGGERS:

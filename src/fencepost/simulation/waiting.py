@@ -31,7 +31,7 @@ async def outcomes_of(*work: Awaitable[T]) -> list[T | BaseException]:
 
 
 async def _wait(started: Sequence[asyncio.Future[T]], until: str) -> None:
-    """Whoever is cancelled here cancels them all."""
+    """Wait until these are done; if it is cancelled they all are."""
     if not started:
         return
     try:

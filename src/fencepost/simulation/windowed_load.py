@@ -46,7 +46,7 @@ _FEATURE: Final = "transaction.version"
 
 
 class _Fate(Enum):
-    """What becomes of a transaction."""
+    """The ways in which a transaction of this producer ends."""
 
     COMMITS = "commits"
     ABORTS = "aborts"
@@ -61,7 +61,7 @@ class _Refused(Exception):
 
 
 class _Writer(NamedTuple):
-    """Who writes a transaction, and whether it ends with another epoch (transaction.version 2)."""
+    """The producer id and epoch of a transaction, and whether it ends with another epoch (transaction.version 2)."""
 
     producer_id_and_epoch: ProducerIdAndEpoch
     tv2: bool
@@ -80,7 +80,7 @@ Answer = asyncio.Future[Any]
 
 
 class _Windowed:
-    """One transactional id, and whoever has it."""
+    """A transactional id and the producers that hold it, one after the other."""
 
     def __init__(self, process: ClientProcess, outcomes: Outcomes, load: Load, newest: int) -> None:
         self._process, self._name, self._outcomes, self._load = process, process.name, outcomes, load
@@ -124,7 +124,7 @@ class _Windowed:
         return connection
 
     async def _ready(self) -> _Writer:
-        """The writer of the next transaction: another protocol, or anything in doubt, takes another epoch."""
+        """The writer of the next transaction; takes over anew where the protocol changes, or anything is in doubt."""
         tv2 = min((await self._connection()).features.levels.get(_FEATURE, 0), self._newest) >= _TV2
         if self._writer is None or self._writer.tv2 != tv2:
             self._writer = await self._take_over(await self._connection(), tv2)
@@ -348,13 +348,13 @@ class _Windowed:
 
 
 def _heard(answer: Answer) -> None:
-    """Look at the answer to a batch behind one that is refused: nobody waits for it."""
+    """Retrieve the exception of an answer that nobody waits for, so that asyncio does not log it."""
     if not answer.cancelled():
         answer.exception()
 
 
 def _error_of(answer: Any) -> int:
-    """The error of an answer, or else the first one of a partition."""
+    """The error code of an answer, or else the first one of a partition in it."""
     if hasattr(answer, "results_by_topic"):
         errors = [each.partition_error_code for topic in answer.results_by_topic for each in topic.results_by_partition]
         return int(
@@ -368,7 +368,7 @@ def _error_of(answer: Any) -> int:
 async def produce_windowed(
     process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load, newest: int = _TV2
 ) -> None:
-    """Transactions until told to stop; one in three is aborted in some way.
+    """Write transactions until told to stop; one in three is aborted in some way.
 
     `newest`: the transaction.version that it knows.
     """

@@ -35,7 +35,7 @@ EARLY: Final = ", and is told that its time was up"
 
 
 class Load(NamedTuple):
-    """What producers do beside writing, committing, aborting and dying."""
+    """The load of producers: what they do beside writing, committing and aborting, and by which settings."""
 
     positions: float = 0
     """How many of the transactions also commit a position of a group: the number of the transaction."""
@@ -94,7 +94,7 @@ class Outcomes:
 
 
 async def send(producer: Producer, sent: Sent, shape: Shape) -> asyncio.Future[RecordMetadata]:
-    """Hand a record over."""
+    """Hand a record over to a producer; the future of its metadata."""
     key, headers = shape.key_of(sent.value), shape.headers_of(sent.value)
     return await producer.send(sent.topic, sent.value.encode(), key=key, partition=sent.partition, headers=headers)
 
@@ -138,7 +138,7 @@ async def make_topics(
 
 
 class Died(Exception):
-    """A producer ended in the middle of its transaction; the next one of its name has it aborted."""
+    """A producer is to end in the middle of its transaction; the next one of its name has it aborted."""
 
 
 class Replaced(Exception):
@@ -172,7 +172,7 @@ def start_producer(
 
 
 async def produce(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Event, load: Load) -> None:
-    """Transactions of some records until told to stop; one in five is aborted on purpose."""
+    """Write transactions of some records until told to stop; one in five is aborted on purpose."""
     world, name = process.world, process.name
     chance = world.chance(name)
     number = 0
@@ -218,7 +218,7 @@ async def produce(process: ClientProcess, outcomes: Outcomes, stop: asyncio.Even
 
 
 async def commit_at_last(process: ClientProcess, number: int, outcomes: Outcomes, load: Load) -> None:
-    """When nothing goes wrong any more, somebody who writes to every partition comes to commit that."""
+    """Have a producer, or others after it, commit a record to every partition, when nothing goes wrong any more."""
     world, name = process.world, process.name
     producer = producer_of(process, number, load)
     latest = world.loop.time() + min(_LONGEST_END, world.patience)
@@ -244,7 +244,7 @@ async def commit_at_last(process: ClientProcess, number: int, outcomes: Outcomes
 
 
 async def _commit_everywhere(world: Surroundings, producer: Producer, tag: str, outcomes: Outcomes, load: Load) -> bool:
-    """A record to each partition in one transaction; whether it is committed."""
+    """Write a record to each partition in one transaction; whether it is committed."""
     sent = [Sent(*at, f"{tag}-{at.topic}{at.partition}") for at in world.cluster.places]
     outcomes.unknown[tag] = sent
     await producer.begin_transaction()
@@ -272,7 +272,7 @@ def _check_time(
 
 
 def gave_up(world: Surroundings, name: str, error: ClientError, outcomes: Outcomes) -> None:
-    """Note why a producer ended, and whether it should have."""
+    """Note the error that ended a producer, as a surprise if none should have."""
     world.note(f"{name} gives up: {type(error).__name__}")
     if not isinstance(error, TimedOutError | OutcomeUnknownError | CommitInDoubtError):
         outcomes.surprises.append(f"{name}, whom nobody had replaced, is told: {error}")
@@ -299,7 +299,7 @@ async def _haunt(world: Surroundings, zombie: Zombie, outcomes: Outcomes, load: 
 
 
 def drawn(world: Surroundings, number: int, chance: random.Random, load: Load) -> Transaction:
-    """What a producer does next."""
+    """Draw the next transaction of a producer."""
     pause = chance.expovariate(1 / load.pause) if load.pause else 0
     records, topics = [], world.cluster.topics
     for _ in range(chance.randint(1, load.most_records)):

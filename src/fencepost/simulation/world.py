@@ -41,11 +41,11 @@ SETTINGS: Mapping[str, object] = {
 
 
 class Violation(AssertionError):
-    """Something that may never be was seen while the world ran."""
+    """Something was seen while the world ran that may never be; ends the run."""
 
 
 class Client(Protocol):
-    """A client process, as what befalls it sees it (processes.Process)."""
+    """A client process, as incidents see it (processes.Process)."""
 
     @property
     def has_ended(self) -> bool:
@@ -53,15 +53,15 @@ class Client(Protocol):
         ...
 
     def stand_still(self, seconds: float) -> None:
-        """Let nothing of it run for so long, in seconds."""
+        """Run nothing of it for so many seconds."""
         ...
 
     def cut_off(self, seconds: float, *, sending: bool = True, receiving: bool = True) -> None:
-        """What it sends, what it is sent, or both is on its way for so long."""
+        """Delay what it sends, what it is sent, or both for so many seconds."""
         ...
 
     def recover(self) -> None:
-        """Let nothing befall it any more."""
+        """End all that befalls it."""
         ...
 
 
@@ -118,11 +118,11 @@ class World:
         return None if self.broker is None else self.broker.node.storage
 
     def chance(self, name: str) -> random.Random:
-        """A generator of its own for each part, so that one does not disturb the other."""
+        """A random generator for a part, which draws the same whatever other parts draw."""
         return random.Random(f"{self.seed}/{name}")
 
     def record(self) -> Recorder:
-        """Have everything written down that happens from now on."""
+        """Have a recorder write down every event from now on."""
         self.recorder = self.network.watch = Recorder(self.loop.time, self._durable, self._state_of)
         return self.recorder
 
@@ -140,14 +140,14 @@ class World:
             self.recorder.note(text)
 
     def call_befell(self, call: str, what: str, about: str) -> None:
-        """Something befalls a call between a coordinator and a leader."""
+        """Note that a fault befalls a call between a coordinator and a leader."""
         self.note(f"{call} {what}: {about}")
         if self.recorder is not None:
             self.recorder.call_befell(call, what, about)
 
     @contextmanager
     def trouble(self, what: str) -> Iterator[None]:
-        """Write down that something befalls the node while this lasts."""
+        """Note that a trouble befalls the node while this block lasts."""
         if self.recorder is not None:
             self.recorder.trouble(what)
         yield
@@ -159,23 +159,23 @@ class World:
             self.recorder.node(what, self._lives)
 
     def runtime(self, name: str) -> Runtime:
-        """The outside world as a client of that name has it, or the node."""
+        """The runtime of a client of that name, or of the node."""
         return Runtime(self.clock, NamedNetwork(self.network, name), self.chance(name))
 
     async def until(self, time: float) -> None:
-        """Wait for that moment of the loop, in seconds; not at all if it is over."""
+        """Wait until this time of the loop, in seconds; not at all if it is over."""
         if time > self.loop.time():
             came = asyncio.Event()
             self.loop.call_at(time, came.set)
             await came.wait()
 
     def skew_of(self, name: str) -> int:
-        """How far the clock of a client is off, in milliseconds."""
+        """Milliseconds that the clock of a client is ahead of the node's; negative: behind it."""
         most = self.largest_skew_ms
         return self.chance(f"{name}/skew").randint(-most, most) if most else 0
 
     async def ends(self) -> dict[TopicPartition, int]:
-        """Where what was written to each partition of the clients ends, once it is durable."""
+        """The offset behind what was written to each partition of the clients; waits until it is durable."""
         storage, found = self.storage, dict[TopicPartition, int]()
         assert storage is not None, "the broker is running"
         for at in self.cluster.places:
@@ -215,7 +215,7 @@ class World:
         self.note(f"broker started, life {self._lives}")
 
     async def crash(self, power_losses: float = 0.5) -> None:
-        """Crash, with that probability by loss of power and else by kill -9, and start again."""
+        """End the node, with that probability by loss of power and else by kill -9, and start it again."""
         if self.random.random() < power_losses:
             self.lose_power()
         else:
@@ -241,14 +241,14 @@ class World:
         self.note("broker killed")
 
     def lose_power(self) -> None:
-        """Switch the machine off: what was not synced is lost, or not."""
+        """Switch the machine off: parts of what was not synced are lost."""
         self._end()
         self.disk.power_loss()
         self._changed("power lost")
         self.note("power lost")
 
     def give_up_start(self) -> None:
-        """End the start during which the power was cut."""
+        """Clean up after a start during which the power was cut."""
         assert self._starting is not None, "the broker was being started"
         self.broker = self._starting
         self.lose_power()

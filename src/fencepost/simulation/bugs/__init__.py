@@ -63,7 +63,7 @@ FORCE_PURE: Final = "FENCEPOST_PURE"
 
 
 def put_in(name: str) -> None:
-    """Have the module of this bug imported with it, in this process, for good.
+    """Have the module with this bug imported in the place of the right one, in this process, for good.
 
     Raises BugUnusable if there is no such bug, or its module is imported already.
     """

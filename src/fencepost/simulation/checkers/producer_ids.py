@@ -15,7 +15,7 @@ _END_TXN: Final = 26
 
 
 class Handed(NamedTuple):
-    """A pair in an answer."""
+    """A producer id and epoch that an answer hands out."""
 
     name: str | None
     """The transactional id; None: there is none."""
@@ -25,7 +25,7 @@ class Handed(NamedTuple):
 
 
 def handed(api: int, request: Any, response: Any) -> Handed | None:
-    """What an answer hands out, if that is anything."""
+    """The pair that the answer to this request hands out; None if it hands out none."""
     if api not in (_INIT_PRODUCER_ID, _END_TXN) or response.error_code or response.producer_id < 0:
         return None
     is_known = request.producer_id >= 0 and request.transactional_id is not None
@@ -34,7 +34,7 @@ def handed(api: int, request: Any, response: Any) -> Handed | None:
 
 
 class ProducerIds:
-    """All that was ever handed out in a world."""
+    """All pairs that were ever handed out in a world."""
 
     def __init__(self) -> None:
         self._owners: dict[ProducerIdAndEpoch, int] = {}

@@ -53,7 +53,7 @@ class Removals:
         return None
 
     def _may_be_retained_away(self, partition: Partition) -> bool:
-        """Whether the last segment before the start is too old, or one too many; nothing of it may be undecided."""
+        """Whether the segment before the start is too old, or one too many, and nothing of it undecided."""
         settings, start, segments = partition.settings, partition.log_start_offset, partition.segments
         ends = [*(segment.base_offset for segment in segments[1:]), partition.log_end_offset]
         gone = [each for each, end in zip(segments, ends, strict=True) if end <= start and each.size]

@@ -25,7 +25,7 @@ class _Place(NamedTuple):
 
 
 class Sequences:
-    """Every partition of one life of a node.  What came before it is known as far as it is in the log: `learn`."""
+    """The order of batches in all partitions of one life of a node.  What was in the log before is to be `learn`ed."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, int, int], _Place] = {}
@@ -72,5 +72,5 @@ class Sequences:
 
 
 def _after(sequence: int, count: int) -> int:
-    """As the protocol has it; `batch.next_sequence` is among what is checked."""
+    """The sequence `count` records on, worked out apart from `batch.next_sequence`, which is among what is checked."""
     return (sequence + count) % (batch.MAX_INT32 + 1)

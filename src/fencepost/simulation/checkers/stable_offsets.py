@@ -18,7 +18,7 @@ Told = dict[tuple[UUID | None, int], int]
 
 
 class StableOffsets:
-    """Every partition of one life of a node; what is open since before is to be added, too.
+    """The open transactions of all partitions of one life of a node; those open from before are to be added, too.
 
     `told`: the newest offset that each was told, also in its earlier lives if these are given the same one.
     """

@@ -27,7 +27,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the run is."""
+    """The run: what it is made from and what repeats it."""
 
     seed: int
     duration: int
@@ -62,7 +62,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class RequestFault:
-    """Something befalls a request on its way."""
+    """A fault befalls a request on its way."""
 
     time: int
     exchange: int
@@ -189,7 +189,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class CallFault:
-    """Something befalls a call between a coordinator and a leader: `marker`, `look` or `add`."""
+    """A fault befalls a call between a coordinator and a leader: `marker`, `look` or `add`."""
 
     time: int
     call: str
@@ -200,7 +200,7 @@ class CallFault:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What anybody said of it."""
+    """A line that somebody wrote into the history."""
 
     time: int
     text: str

@@ -51,7 +51,7 @@ def _line(content: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """Of tuples and dataclasses, what JSON has."""
+    """The JSON form of a value of an event: its fields by name."""
     return {field.name: _element(getattr(value, field.name)) for field in fields(value)}
 
 

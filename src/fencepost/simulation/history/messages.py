@@ -69,7 +69,7 @@ Topics = dict[str, str]
 
 @dataclass
 class Said:
-    """What was found in a message."""
+    """Content of a request or an answer: names, partitions, errors, offsets and batches."""
 
     topics: Topics
     transactional_id: str = ""
@@ -98,13 +98,13 @@ def frames(data: bytes) -> Iterator[bytes]:
 
 
 def name_of(api: int) -> str:
-    """An API as Kafka calls it, as EndTxn."""
+    """The name of an API in Apache Kafka, as EndTxn."""
     request = REQUESTS.get(api)
     return f"api {api}" if request is None else request.__name__.removesuffix("Request")
 
 
 def read_request(frame: bytes, topics: Topics) -> tuple[Frame, Said]:
-    """What is asked; only its header where the rest cannot be read."""
+    """The header and the content of a request; only its header where the rest cannot be read."""
     header = read_request_header(frame, FLEXIBLE)
     said = Said(topics)
     try:
@@ -117,7 +117,7 @@ def read_request(frame: bytes, topics: Topics) -> tuple[Frame, Said]:
 
 
 def read_answer(frame: bytes, api: int, version: int, topics: Topics) -> Said:
-    """What is answered."""
+    """The content of an answer."""
     said = Said(topics)
     try:
         _, response = decode_response(RESPONSES[api], frame, version)
@@ -129,7 +129,7 @@ def read_answer(frame: bytes, api: int, version: int, topics: Topics) -> Said:
 
 
 def _look_into(message: Any, said: Said, topic: str, *, depth: int = 0) -> None:
-    """`topic`: the one that this part of the message is about."""
+    """Add what is in a message, or a part of one, to `said`.  `topic`: the one that this part is about."""
     topic = _topic(message, said.topics) or topic if depth else topic
     if said.producer_id < 0 and hasattr(message, "producer_epoch"):
         said.producer_id, said.producer_epoch = ProducerId(message.producer_id), Epoch(message.producer_epoch)
@@ -142,7 +142,7 @@ def _look_into(message: Any, said: Said, topic: str, *, depth: int = 0) -> None:
 
 
 def _topic(message: Any, topics: Topics) -> str:
-    """The topic that it names, or whose id it has."""
+    """The topic that a message names, or whose id it has; empty if it has none."""
     name = next((found for field in _TOPICS if isinstance(found := getattr(message, field, None), str) and found), "")
     topic_id = getattr(message, "topic_id", None)
     if not isinstance(topic_id, UUID) or not topic_id.int:
@@ -218,5 +218,5 @@ def batch_of(data: Buffer, header: BatchHeader, partition: str) -> Batch:
 
 
 def _text(value: bytes | None) -> str:
-    """As text, with escapes where it is none."""
+    """The first MOST_CHARACTERS bytes as ASCII, with escapes for all others; "null" for None."""
     return "null" if value is None else ascii(value[:MOST_CHARACTERS].decode("ascii", "backslashreplace"))[1:-1]

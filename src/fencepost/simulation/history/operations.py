@@ -30,7 +30,7 @@ OPERATIONS: Final[Mapping[type[Any], Sequence[str]]] = {
 
 @contextmanager
 def told(recorder: Recorder) -> Iterator[None]:
-    """Tell it of every call, and of how it ended."""
+    """While this lasts, the recorder is told of every call of a client and of how it ended."""
     former = [(owner, name, owner.__dict__[name]) for owner, names in OPERATIONS.items() for name in names]
     try:
         for owner, name, method in former:
@@ -57,7 +57,7 @@ def _telling(method: Method, name: str, recorder: Recorder) -> Method:
 
 
 def _client(client: Any) -> str:
-    """The name that it has in its world."""
+    """The name of a client in its world, else its client id."""
     network = client._cluster.runtime.network
     return str(getattr(network, "owner", "") or client._cluster.client_id)
 

@@ -45,7 +45,7 @@ _NOTHING: Final[tuple[Any, ...]] = (-1, "", [], ())
 
 
 def of(events: Sequence[Event]) -> Iterator[str]:
-    """The page, in parts."""
+    """The HTML page of a history, in parts."""
     here = resources.files(__package__)
     head, _, rest = here.joinpath("page.html").read_text(encoding="utf-8").partition(_DATA)
     middle, _, tail = rest.partition(_SCRIPT)
@@ -57,7 +57,7 @@ def of(events: Sequence[Event]) -> Iterator[str]:
 
 
 def drawing(events: Sequence[Event]) -> dict[str, Any]:
-    """What the script in the page is given.  Rows are numbered by the event that they show."""
+    """The data that the script in the page draws.  Rows are numbered by the event that they show."""
     sentences = list(tell(events))
     names = _lanes(sentences, {event.batch.partition for event in events if isinstance(event, Append)})
     number = {name: n for n, name in enumerate(names)}
@@ -91,7 +91,7 @@ def drawing(events: Sequence[Event]) -> dict[str, Any]:
 
 
 def _lanes(sentences: Sequence[Sentence], partitions: Collection[str]) -> list[str]:
-    """Clients as they come, then the node with what is in it; partitions by name, internal topics last."""
+    """The lanes of the page from left to right: clients, the node with its parts, partitions, internal topics."""
     found = dict.fromkeys(each.lane for each in sentences)
     last = (*_LAST, *sorted(partitions, key=lambda name: (name.startswith("__"), name)), DISK)
     clients = [name for name in found if name not in (*_FIRST, *last)]
@@ -99,7 +99,7 @@ def _lanes(sentences: Sequence[Sentence], partitions: Collection[str]) -> list[s
 
 
 def _compact(content: dict[str, Any]) -> dict[str, Any]:
-    """Without what says nothing."""
+    """The same without empty values."""
     return {name: value for name, value in content.items() if value not in _NOTHING or value is False}
 
 
@@ -135,7 +135,7 @@ def _label(event: Event) -> str:
 
 
 def _belongs_to(event: Event) -> str:
-    """What rows that belong together have in common."""
+    """A name that all rows of one exchange or one call have in common; empty for other events."""
     match event:
         case Request() | RequestFault() | Arrival() | Answer() | Return() | Loss():
             return f"exchange {event.exchange}"
@@ -145,7 +145,7 @@ def _belongs_to(event: Event) -> str:
 
 
 def _keys(events: Sequence[Event], sentences: Sequence[Sentence]) -> list[list[str]]:
-    """What each event can be filtered by.  An exchange is found whole, by whatever any part of it names."""
+    """The names by which each event can be filtered: all of an exchange has those of any part of it."""
     owners = {event.producer_id: event.transactional_id for event in events if isinstance(event, Transition)}
     ids = {*owners.values(), *(event.transactional_id for event in events if isinstance(event, Request))}
     own = [
@@ -162,7 +162,7 @@ def _keys(events: Sequence[Event], sentences: Sequence[Sentence]) -> list[list[s
 
 
 def _named(event: Event, owners: Mapping[ProducerId, str]) -> Iterator[str]:
-    """`owners`: the transactional id that each producer id was given to."""
+    """The names in an event.  `owners`: the transactional id that each producer id was given to."""
     match event:
         case Request():
             yield from _of(event.transactional_id, event.producer_id, event.partitions, event.batches)

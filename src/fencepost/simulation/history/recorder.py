@@ -109,7 +109,7 @@ class Recorder:
 
     @property
     def time(self) -> int:
-        """Now, in microseconds."""
+        """The virtual time, in microseconds."""
         return round(self._now() * 1_000_000)
 
     def _add(self, event: Event) -> None:
@@ -122,7 +122,7 @@ class Recorder:
     # The network (network.Watch)
 
     def wrote(self, end: End, data: bytes, /) -> None:
-        """A client writes requests, or the node a part of its answers."""
+        """Note that a client writes requests, or the node a part of its answers."""
         conversation = self._conversation(end)
         if end.is_client:
             for frame in messages.frames(data):
@@ -190,13 +190,13 @@ class Recorder:
         )
 
     def befell(self, end: End, request: bytes, what: str, /) -> None:
-        """Something befalls a request that a client wrote."""
+        """Note that a fault befalls a request that a client wrote."""
         exchange = self._conversation(end).open.get(int.from_bytes(request[8:12], "big"))
         if exchange is not None:
             self._add(RequestFault(self.time, exchange.number, what))
 
     def arrived(self, end: End, count: int, /) -> None:
-        """Bytes arrive at one end."""
+        """Note that `count` bytes arrive at one end."""
         conversation, to_node = self._conversation(end), not end.is_client
         conversation.arrived[to_node] += count
         waiting = conversation.on_its_way[to_node]
@@ -210,7 +210,7 @@ class Recorder:
                 self._add(Return(self.time, exchange.number))
 
     def lost(self, end: End, /) -> None:
-        """An end is gone.  What the node does for a client that is gone, nobody is told."""
+        """Note that an end is gone; of what the node does for a client that is gone nothing is noted."""
         if not end.is_client:
             return
         conversation = self._conversation(end)
@@ -221,7 +221,7 @@ class Recorder:
     # The node
 
     def appended(self, topic: str, index: int, header: BatchHeader, data: Buffer, lsn: Lsn) -> None:
-        """A batch was appended to a partition."""
+        """Note that a batch was appended to a partition."""
         batch = messages.batch_of(data, header, f"{topic}-{index}")
         marker = ""
         if header.is_control:
@@ -257,31 +257,31 @@ class Recorder:
         )
 
     def node(self, what: str, life: int) -> None:
-        """The node started or ended."""
+        """Note that the node started or ended.  `life`: which start it was, from 1."""
         self._last_durable = NO_LSN
         self._add(NodeChange(self.time, what, life))
 
     # The run
 
     def trouble(self, what: str, *, is_over: bool = False) -> None:
-        """Something befalls the node."""
+        """Note that a trouble befalls the node, or is over."""
         self._add(Trouble(self.time, what, is_over))
 
     def call_befell(self, call: str, what: str, about: str) -> None:
-        """Something befalls a call between a coordinator and a leader."""
+        """Note that a fault befalls a call between a coordinator and a leader."""
         self._add(CallFault(self.time, call, what, about))
 
     def note(self, text: str) -> None:
-        """Somebody says what happens."""
+        """Note this sentence."""
         self._add(Note(self.time, text))
 
     def called(self, client: str, operation: str) -> int:
-        """An application calls its client; the number of the call."""
+        """Note that an application calls a method of its client; the number of the call."""
         self._calls += 1
         self._add(Call(self.time, self._calls, client, operation))
         return self._calls
 
     def ended(self, call: int, error: BaseException | None) -> None:
-        """The call is over."""
+        """Note that a call has returned, or raised `error`."""
         text = "" if error is None else f"{type(error).__name__}: {error}".removesuffix(": ")
         self._add(Outcome(self.time, call, text))

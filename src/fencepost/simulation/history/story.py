@@ -41,7 +41,7 @@ _LOST: Final = {
 
 
 class Sentence(NamedTuple):
-    """An event, told."""
+    """An event as a sentence, with its time in microseconds and its lane."""
 
     time: int
     lane: str

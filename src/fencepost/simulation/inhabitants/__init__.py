@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Inhabitants(Protocol):
-    """Some who work in one world, and what is found out of them."""
+    """The clients of one kind in a world: started, brought to rest and judged together."""
 
     async def prepare(self) -> None:
         """Make the topics that these clients use, before the first fault."""
@@ -17,16 +17,16 @@ class Inhabitants(Protocol):
         ...
 
     async def rest(self) -> list[str]:
-        """Get on, now that nothing goes wrong any more, then come to an end.  Who does not, in bounded time."""
+        """Get on without faults, then end; in sentences who does not in bounded time."""
         ...
 
     def calm_down(self) -> None:
-        """Somebody has not got on for long: let nothing befall anybody, and whoever has got on do no more.
+        """Let nothing befall these clients any more, and those that have got on do no more, to save memory and time.
 
         So waiting takes little memory and time.
         """
         ...
 
     async def judge(self) -> list[str]:
-        """The promises that were broken to them; when everybody has come to rest."""
+        """The promises that were broken to these clients, in sentences; asked after `rest`."""
         ...

@@ -105,7 +105,7 @@ class Applications:
         return late
 
     async def _get_on(self) -> list[str]:
-        """Who has not committed some batches more in bounded time."""
+        """The applications that do not commit some batches more in bounded time, in sentences."""
         self.calm_down()
         await asyncio.wait(self._keepers, timeout=_PATIENCE)
         for keeper in self._keepers:
@@ -145,7 +145,7 @@ async def _hold_transactions_open(process: Process, seconds: float) -> None:
 
 
 async def look(world: World, names: Sequence[str]) -> Seen:
-    """Read everything, as read_committed shows it.  Raises AssertionError if a transaction hangs."""
+    """What is in the topics of these applications, as read_committed shows it.  Raises AssertionError if that hangs."""
     records = await _read_committed(world, [*PLACES, PARTITION])
     rows = {at: [Shown.decode(record.value or b"") for record in records[at]] for at in PLACES}
     progress = [

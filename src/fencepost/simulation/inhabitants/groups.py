@@ -50,7 +50,7 @@ KINDS: Final = frozenset((LEDGER, AUDIT, TRANSFORMERS, LOOPS, KEEPERS, KEEPING_L
 
 
 def as_usual(group: Group) -> Group:
-    """That kind of group, whose members take records one after the other, of topics that they name."""
+    """The same group with members that take single records and subscribe to topics by name."""
     return group._replace(batches=False, by_pattern=False)
 
 
@@ -61,7 +61,7 @@ _PATIENCE: Final = 10.0
 
 
 class GroupsPlan(NamedTuple):
-    """Which groups there are."""
+    """The groups of a run: those that only read, and those that transform."""
 
     groups: tuple[Group, ...] = (LEDGER, AUDIT)
     transformers: tuple[Group, ...] = (TRANSFORMERS,)
@@ -132,7 +132,7 @@ class Groups:
     # The end
 
     def _read_truth(self) -> Truth:
-        """What is in the log, the topic that was made anew under the name that its records say."""
+        """The records in the log when all is over; a topic that was made anew has the name of its last life."""
         assert self._world.storage is not None
         found = read_truth(self._world.storage, (*TOPICS, *self._topics.partitions, *self._outputs))
 
@@ -146,7 +146,7 @@ class Groups:
         )
 
     def _left(self, truth: Truth) -> list[str]:
-        """What somebody still has to be shown, or to write."""
+        """Records that a member or reader has yet to be shown, or an output yet to be written, in sentences."""
         topics = {group.name: [self._topics.named(topic) for topic in group.topics] for group in self._groups}
         faults = missed(self.notes, truth, topics)
         read_by_readers = truth._replace(

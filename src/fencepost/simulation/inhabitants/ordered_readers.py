@@ -34,7 +34,7 @@ _DIES: Final = 0.3
 
 @dataclass
 class Reader:
-    """What somebody was shown in all lives, and where the last one stood."""
+    """A reader in all its lives: what it was shown, and the offsets at which the last life stood."""
 
     shown: dict[TopicPartition, list[str]]
     stood: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class OrderedReaders:
         self._work: list[asyncio.Task[list[str]]] = []
 
     async def prepare(self) -> None:
-        """Who writes makes the topics."""
+        """Do nothing: the topics are made by those who write to them."""
 
     def begin(self) -> None:
         self._work = [self._world.loop.create_task(self._live(n)) for n in range(len(self.readers))]
@@ -86,7 +86,7 @@ class OrderedReaders:
         return torn_apart(reader.shown) + not_shown_once(reader.shown, left)
 
     async def _left(self) -> list[str]:
-        """Who is not at the end of a partition, in sentences."""
+        """The partitions that a reader has not read to the end, in sentences."""
         ends = await self._world.ends()
         return [
             f"ordered-{number} stands at {reader.stood.get(at)} of {at.topic}-{at.partition}, which ends at {end}"
@@ -96,7 +96,7 @@ class OrderedReaders:
         ]
 
     async def _live(self, number: int) -> list[str]:
-        """Live one life after the other; what should not have been told to it."""
+        """Have a reader live one life after the other; the errors that none should have met, in sentences."""
         world, reader, lives, told = self._world, self.readers[number], 0, list[str]()
         chance = world.chance(f"ordered-{number}")
         while not self._over.is_set():

@@ -27,7 +27,7 @@ _NO_PATIENCE: Final = 5.0
 
 
 class Producers:
-    """Those who write to TOPICS, and who read it meanwhile (inhabitants.Inhabitants)."""
+    """Clients that write to TOPICS, and read it meanwhile (inhabitants.Inhabitants)."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Producers:
                 stop.set()
 
     async def rest(self) -> list[str]:
-        """Let everybody commit once more, of its own accord, then come to an end; who does not, in sentences."""
+        """Have each commit once more, then end; in sentences who does not in bounded time."""
         faults = await self._get_on([name for name in self._work if kind(name) in _GOES_ON])
         for stop in self._stops.values():
             stop.set()
@@ -74,7 +74,7 @@ class Producers:
         return faults
 
     async def _get_on(self, writers: list[str]) -> list[str]:
-        """Who of the writers does not commit something once more, in sentences."""
+        """The writers that do not commit once more in bounded time, in sentences."""
         loop, committed = self._stage.world.loop, self._stage.outcomes.committed
         patience = self._stage.world.patience
         before, give_up = len(committed), loop.time() + patience
@@ -106,7 +106,7 @@ class Producers:
         return faults + changed(outcomes.sights)
 
     async def _judge_uncommitted(self) -> list[str]:
-        """The promises broken to readers of whatever there is, with one that reads it now."""
+        """The promises broken to readers of uncommitted records, with one of these that reads now, in sentences."""
         parts, outcomes = self._stage.uncommitted, self._stage.outcomes
         if not parts:
             return []

@@ -10,7 +10,7 @@ from fencepost.simulation.group_notes import GroupNotes, Truth
 
 
 def ahead(notes: GroupNotes, truth: Truth) -> list[str]:
-    """No position is stored that skips a committed record which nobody of the group has been handed."""
+    """Committed offsets that skip a committed record which nobody of the group has been handed, in sentences."""
     seen: dict[tuple[str, TopicPartition, int], float] = {}
     for each in notes.processed:
         seen.setdefault((each.member.group, each.at, each.offset), each.time)

@@ -13,7 +13,7 @@ _Places = defaultdict[tuple[str, TopicPartition], list[tuple[int, int]]]
 
 
 def forgotten(notes: GroupNotes, *, requests_are_late: bool = False) -> list[str]:
-    """Whoever has a partition in a later generation begins where it was stored last before that.
+    """Partitions that somebody began elsewhere than where a generation before had last stored, in sentences.
 
     Where requests are late one that was sent before may be carried out after the last, in the same generation.  None of
     them is of a position in front of where the partition was begun then.

@@ -10,7 +10,7 @@ from fencepost.simulation.group_notes import Truth
 
 
 def misplaced(truth: Truth, positions: Mapping[TopicPartition, int | None], group: str) -> list[str]:
-    """When all is over a group is behind the last committed record, and not further: offsets and output are one."""
+    """Partitions in which a group is not just behind the last committed record when all is over, in sentences."""
     faults = []
     for at, position in positions.items():
         records = truth.committed(at)

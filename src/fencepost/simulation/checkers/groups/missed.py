@@ -11,7 +11,7 @@ from fencepost.simulation.group_notes import GroupNotes, Truth
 
 
 def missed(notes: GroupNotes, truth: Truth, groups: Mapping[str, Iterable[str]]) -> list[str]:
-    """At least once: each group processed every committed record that is still there.  `groups`: their topics."""
+    """Committed records that a group did not process, in sentences.  `groups`: the topics of each by its name."""
     seen: dict[str, set[tuple[TopicPartition, str]]] = defaultdict(set)
     for each in notes.processed:
         seen[each.member.group].add((each.at, each.value))

@@ -10,7 +10,7 @@ from fencepost.simulation.group_notes import Membership, Processed
 
 
 def out_of_order(processed: Iterable[Processed]) -> list[str]:
-    """Each member is handed the records of a partition in order; the first after it went back on purpose may be any."""
+    """Records handed to a member before one with a lower offset, unless it went back on purpose, in sentences."""
     last: dict[tuple[str, Membership, TopicPartition], int] = {}
     faults = []
     for each in processed:

@@ -8,7 +8,7 @@ from fencepost.simulation.group_notes import GroupNotes
 
 
 def outdated(notes: GroupNotes) -> list[str]:
-    """No commit is taken of a generation, or of a static member, that another one had followed before."""
+    """Commits that were taken of a generation, or a static member, that another one had followed, in sentences."""
     newest: dict[str, int] = {}
     instances: dict[tuple[str, str], str] = {}
     faults = []

@@ -8,7 +8,7 @@ from fencepost.simulation.group_notes import GroupNotes
 
 
 def reads_out_of_order(notes: GroupNotes) -> list[str]:
-    """Each reader goes forward in every partition."""
+    """Reads of readers that go back in a partition, in sentences."""
     last: dict[tuple[str, TopicPartition], int] = {}
     faults = []
     for each in notes.read:

@@ -7,7 +7,7 @@ from fencepost.simulation.group_notes import GroupNotes
 
 
 def replaced(notes: GroupNotes) -> list[str]:
-    """What a member stored stays, until somebody stores anything else."""
+    """Offsets that a member stored and did not find again, though nobody else had stored any, in sentences."""
     return [
         f"{each.process} stored {named(at)}/{position} and found {each.found.get(at)}"
         for each in notes.found

@@ -14,7 +14,7 @@ _SECONDS: Final = 2
 def restless(
     all_owned: Iterable[Owned], calm_since: float, fenced: Mapping[tuple[str, int], float] | None = None
 ) -> list[str]:
-    """Nobody is given other partitions when nothing has gone wrong for a while: everybody says that it lives.
+    """Members that were given other partitions after `calm_since` (seconds) and a while, in sentences.
 
     `fenced`: when somebody at a place of a group heard late that its predecessor had taken its id back, and ended.
     """

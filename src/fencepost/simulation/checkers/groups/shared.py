@@ -8,7 +8,7 @@ from fencepost.simulation.group_notes import GroupNotes
 
 
 def shared(notes: GroupNotes) -> list[str]:
-    """Nobody owns what somebody else owns in the same generation of the group."""
+    """Partitions that two members own in the same generation of a group, in sentences."""
     owners: dict[tuple[str, int, TopicPartition], str] = {}
     faults = []
     for owned in notes.owned:

@@ -13,12 +13,12 @@ MayBeGone = Callable[[TopicPartition, int, str], bool]
 
 
 def nothing(_at: TopicPartition, _offset: int, _value: str) -> bool:
-    """No topic is compacted."""
+    """False: where no topic is compacted no record may be gone."""
     return False
 
 
 def superseded(truth: Truth, keys: int) -> MayBeGone:
-    """Whether there is a newer committed record of its key.  `keys`: how many a producer has; 0: as `nothing`."""
+    """A function that tells whether a record has a newer committed one of its key.  `keys`: of each producer, or 0."""
     if not keys:
         return nothing
     newest = {(at, key_of(record.value, keys)): record.offset for at in truth.records for record in truth.committed(at)}

@@ -6,7 +6,7 @@ from fencepost.simulation.group_notes import Truth
 
 
 def transformed_out_of_order(truth: Truth, output: str) -> list[str]:
-    """The outputs of one partition of the input are in the order of its records."""
+    """Outputs that are not in the order of the records in their partition of the input, in sentences."""
     last: dict[tuple[str, str], int] = {}
     faults = []
     for at in truth.records:

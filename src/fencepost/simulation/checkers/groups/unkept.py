@@ -9,7 +9,7 @@ from fencepost.simulation.group_notes import Truth
 
 
 def unkept(truth: Truth, acknowledged: Iterable[tuple[str, int, str]]) -> list[str]:
-    """What was acknowledged is in the log, be it shown to anybody or not.
+    """Acknowledged records that are not in the log, be they shown to anybody or not, in sentences.
 
     `acknowledged`: topic, partition and value, of topics that are there.
     """

@@ -11,7 +11,7 @@ from fencepost.simulation.group_notes import GroupNotes, Truth
 
 
 def unread(notes: GroupNotes, truth: Truth, readers: Mapping[str, bool]) -> list[str]:
-    """Each reader was shown every record that is still there; `readers`: whether it reads committed ones only."""
+    """Records still there that a reader was not shown.  `readers`: whether it reads committed ones only, by name."""
     seen: dict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
     for each in notes.read:
         seen[each.reader].add((each.at, each.offset))

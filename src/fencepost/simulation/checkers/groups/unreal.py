@@ -16,7 +16,7 @@ def unreal(
     may_be_gone: MayBeGone = nothing,
     committed: Container[str] | None = None,
 ) -> list[str]:
-    """What was shown is in the log for good, there and nowhere else; to a reader of committed records, if committed.
+    """Records that were shown and are not in the log, or not committed for a reader of committed ones, in sentences.
 
     So nothing that was read is taken back by a power cut, and nobody passes an open transaction that is aborted later.
     Where topics are compacted what a reader of whatever there is was shown need not be there either, unless its value

@@ -8,7 +8,7 @@ from fencepost.simulation.group_notes import GroupNotes
 
 
 def went_back(notes: GroupNotes) -> list[str]:
-    """What is stored of a partition never goes back while a generation lasts, unless its member went back itself."""
+    """Commits that went back in a partition within a generation, unless the member went back, in sentences."""
     moved = set(notes.moved)
     last: dict[tuple[str, int, TopicPartition], int] = {}
     faults = []

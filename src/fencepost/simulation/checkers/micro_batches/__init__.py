@@ -24,5 +24,5 @@ CHECKERS: Final = (
 
 
 def check(outcomes: AllOutcomes, seen: Seen) -> list[str]:
-    """All broken promises."""
+    """The broken promises of all these checkers, in sentences."""
     return [fault for checker in CHECKERS for fault in checker(outcomes, seen)]

@@ -7,7 +7,7 @@ from fencepost.simulation.micro_batches import BEGINNING, Seen
 
 
 def forgotten(outcomes: AllOutcomes, seen: Seen) -> list[str]:
-    """A batch that a driver was told to be committed is recorded, with the end that it had, or lies before one."""
+    """Batches that a driver was told to be committed and that are neither recorded with their end nor before one."""
     faults = []
     for application, known in outcomes.items():
         recorded = batches(seen, application)

@@ -7,7 +7,7 @@ from fencepost.simulation.micro_batches import PLACES, Seen
 
 
 def misplaced(outcomes: AllOutcomes, seen: Seen) -> list[str]:
-    """Every row is where it belongs, behind those of earlier batches; within one Spark may give them in any order."""
+    """Rows that are not in their place, or in front of one of an earlier batch, in sentences."""
     faults = []
     for at, rows in seen.rows.items():
         last: dict[str, int] = {}

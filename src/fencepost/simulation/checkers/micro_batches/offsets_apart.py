@@ -7,7 +7,7 @@ from fencepost.simulation.micro_batches import Seen, end_of
 
 
 def offsets_apart(outcomes: AllOutcomes, seen: Seen) -> list[str]:
-    """The group of an application is where its last recorded batch ended."""
+    """Applications whose group is not where their last recorded batch ended, in sentences."""
     faults = []
     for application in outcomes:
         ends = [end_of(record) for name, record in seen.records if name == application]

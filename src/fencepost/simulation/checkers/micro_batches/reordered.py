@@ -7,7 +7,7 @@ from fencepost.simulation.micro_batches import Seen
 
 
 def reordered(outcomes: AllOutcomes, seen: Seen) -> list[str]:
-    """What a task gave of a topic-partition is there in its order: what it sent ahead, then the rest."""
+    """Topic-partitions in which what a task gave is not in its order: rows sent ahead, then the rest; in sentences."""
     faults = []
     for known in outcomes.values():
         by_run: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from fencepost.simulation.micro_batches import Seen
 
 
 def repeated(outcomes: AllOutcomes, seen: Seen) -> list[str]:
-    """No row is shown twice, and no batch is recorded twice."""
+    """Rows that are shown twice, and batches that are recorded twice, in sentences."""
     faults = []
     for application in outcomes:
         rows = Counter(shown.row for shown in shown_of(seen, application))

@@ -7,7 +7,7 @@ from fencepost.simulation.micro_batches import BEGINNING, Seen, end_of, rows_bet
 
 
 def skipped(outcomes: AllOutcomes, seen: Seen) -> list[str]:
-    """Batches are recorded one after the other, none goes back, and every row up to the last end is shown."""
+    """Recorded batches that skip one or go back, and rows before the last end that are not shown, in sentences."""
     faults = []
     for application in outcomes:
         records = [record for name, record in seen.records if name == application]

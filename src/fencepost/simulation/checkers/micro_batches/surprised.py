@@ -7,5 +7,5 @@ from fencepost.simulation.micro_batches import Seen
 
 
 def surprised(outcomes: AllOutcomes, seen: Seen) -> list[str]:  # noqa: ARG001 - all checkers are called alike
-    """No driver is fenced, refused or let in for nothing."""
+    """Drivers that were fenced, refused or let in for nothing, in sentences."""
     return [surprise for known in outcomes.values() for surprise in known.surprises]

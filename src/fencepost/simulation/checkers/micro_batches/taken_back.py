@@ -7,7 +7,7 @@ from fencepost.simulation.micro_batches import Seen
 
 
 def taken_back(outcomes: AllOutcomes, seen: Seen) -> list[str]:
-    """Of a run whose failure was reported nothing is shown."""
+    """Runs whose failure was reported and of which something is shown, in sentences."""
     return [
         f"{tuple(shown.row)} of run {shown.run} of {application} is shown, which was reported to have failed"
         for application, known in outcomes.items()

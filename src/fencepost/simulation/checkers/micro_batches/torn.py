@@ -7,7 +7,7 @@ from fencepost.simulation.micro_batches import Row, Seen, rows_between
 
 
 def torn(outcomes: AllOutcomes, seen: Seen) -> list[str]:
-    """Of a batch all rows and its progress record are shown, or nothing of it."""
+    """Batches of which some rows or the progress record are shown, and not all, in sentences."""
     faults = []
     for application in outcomes:
         recorded = batches(seen, application)

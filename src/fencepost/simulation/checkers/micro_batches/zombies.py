@@ -7,7 +7,7 @@ from fencepost.simulation.micro_batches import Seen
 
 
 def zombies(outcomes: AllOutcomes, seen: Seen) -> list[str]:
-    """Only rows of attempts are shown that their driver heard of: one run of a batch, one attempt of a slot."""
+    """Rows of attempts that never reported, of a second run, or of a second attempt of a slot, in sentences."""
     faults = []
     for application, known in outcomes.items():
         runs: dict[int, str] = {}

@@ -21,15 +21,15 @@ OF_ANY: Final = (doubled, out_of_order, invented)
 
 
 def check_part(outcomes: Outcomes, shown: Shown) -> list[str]:
-    """The promises that are broken to a reader who stopped somewhere, while others went on."""
+    """The promises that are broken to a reader who stopped somewhere while others went on, in sentences."""
     return [fault for checker in OF_A_PART for fault in checker(outcomes, shown)]
 
 
 def check_uncommitted(outcomes: Outcomes, shown: Shown) -> list[str]:
-    """The promises that are broken to a reader of uncommitted records who stopped somewhere."""
+    """The promises that are broken to a reader of uncommitted records who stopped somewhere, in sentences."""
     return [fault for checker in OF_ANY for fault in checker(outcomes, shown)]
 
 
 def check(outcomes: Outcomes, shown: Shown) -> list[str]:
-    """All broken promises."""
+    """The promises that are broken to a reader of committed records who read to the end, in sentences."""
     return [fault for checker in CHECKERS for fault in checker(outcomes, shown)]

@@ -7,7 +7,7 @@ from fencepost.simulation.workload import Outcomes
 
 
 def aborted_shown(outcomes: Outcomes, shown: Shown) -> list[str]:
-    """No record of an aborted transaction is shown."""
+    """Records of aborted transactions that are shown, in sentences."""
     places = places_of(shown)
     return [
         f"{sent.value} of the aborted transaction {tag} is shown"

@@ -8,7 +8,7 @@ from fencepost.simulation.checkers.transactions.shown import Shown
 
 
 def out_of_committed_order(shown: Shown, committed: Shown) -> list[str]:
-    """The first thing in each partition that is not as it was committed.  `committed`: all values in that order."""
+    """The first record of each partition that is not shown as it was committed.  `committed`: all, in that order."""
     faults = []
     for at, values in shown.items():
         pairs = zip_longest(values, committed.get(at, ()))

@@ -10,7 +10,7 @@ from fencepost.simulation.workload import Outcomes
 
 
 def differing(outcomes: Outcomes, parts: Sequence[Shown]) -> list[str]:
-    """Of any two readers of one isolation level one is shown what the other is, and perhaps more behind it.
+    """Readers of one isolation level of which neither was shown what the other was and perhaps more, in sentences.
 
     `parts`: in the order in which they were read; the last one, which was read when all was over, is shown everything
     that any other was.  What compaction may take is not looked at: it was there for the one and not for the other.

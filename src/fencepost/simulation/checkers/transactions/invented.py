@@ -7,7 +7,7 @@ from fencepost.simulation.workload import Outcomes
 
 
 def invented(outcomes: Outcomes, shown: Shown) -> list[str]:
-    """Nothing is shown that nobody sent."""
+    """Records that are shown and that nobody sent, in sentences."""
     known: set[tuple[str, int, str]] = set()
     for kind in (outcomes.committed, outcomes.aborted, outcomes.unknown):
         known.update(*kind.values())

@@ -8,7 +8,7 @@ from fencepost.simulation.workload import Outcomes
 
 
 def lost(outcomes: Outcomes, shown: Shown) -> list[str]:
-    """Every record of a committed transaction is shown, but for those that compaction may have taken."""
+    """Records of committed transactions that are not shown and were not compacted away, in sentences."""
     places, older = places_of(shown), superseded(outcomes, shown)
     return [
         f"{sent.value} of the committed transaction {tag} is lost"

@@ -10,7 +10,7 @@ from fencepost.simulation.workload import Outcomes
 
 
 def misplaced(outcomes: Outcomes, shown: Shown, positions: Mapping[str, int]) -> list[str]:
-    """Each group has the position of the last transaction that was committed with one.
+    """Groups that have not the offset of the last transaction that was committed with one, in sentences.
 
     Where nobody was told the outcome, and every record was removed, or may have been compacted away, either is right.
     """

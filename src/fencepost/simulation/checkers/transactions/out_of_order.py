@@ -7,7 +7,7 @@ from fencepost.simulation.workload import Outcomes
 
 
 def out_of_order(outcomes: Outcomes, shown: Shown) -> list[str]:
-    """In each partition the records of one producer are in the order in which it sent them."""
+    """Records of one producer that are not in the order in which it sent them to a partition, in sentences."""
     order = {sent.value: place for place, sent in enumerate(in_order(outcomes))}
     faults = []
     for at, values in shown.items():

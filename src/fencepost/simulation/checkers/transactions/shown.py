@@ -11,7 +11,7 @@ Shown = Mapping[TopicPartition, Sequence[str]]
 
 
 def places_of(shown: Shown) -> dict[tuple[str, int, str], None]:
-    """Each record that is there, once: topic, partition, value."""
+    """The places of all records shown: topic, partition, value.  A dict for its order."""
     return {(topic, index, value): None for (topic, index), values in shown.items() for value in values}
 
 

@@ -6,5 +6,5 @@ from fencepost.simulation.workload import Outcomes
 
 
 def surprised(outcomes: Outcomes) -> list[str]:
-    """No producer is fenced or ended for nothing, no zombie commits."""
+    """Producers that were fenced or ended for nothing, and zombies that committed, in sentences."""
     return list(outcomes.surprises)

@@ -8,7 +8,7 @@ from fencepost.simulation.workload import Outcomes
 
 
 def torn(outcomes: Outcomes, shown: Shown) -> list[str]:
-    """A transaction of unknown outcome is shown whole or not at all."""
+    """Transactions of unknown outcome that are shown in part, in sentences."""
     places, older = places_of(shown), superseded(outcomes, shown)
     faults = []
     for tag, records in outcomes.unknown.items():

@@ -6,7 +6,7 @@ from fencepost.simulation.checkers.transactions.shown import Shown
 
 
 def torn_apart(shown: Shown) -> list[str]:
-    """Transactions between whose records others were shown, by the names that values begin with."""
+    """Transactions between whose records others were shown, in sentences."""
     faults = []
     for at, values in shown.items():
         tags = [value.rpartition("-")[0] for value in values]
