@@ -137,7 +137,7 @@ def test_a_key_in_the_place_of_its_file_is_not_shown(name: str) -> None:
     key = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n"
     for given in (key, key.strip().replace("\n", " "), Path(key), key.encode()):
         with pytest.raises((ValueError, TypeError), match=f"^{name} must be the path of a file, and no") as refused:
-            Security(security_protocol="SSL", **{"ssl_certfile": OWN, name: given})  # type: ignore[misc]
+            Security(**TLS | {"ssl_certfile": OWN, name: given})
         assert SECRET not in str(refused.value)
 
 
@@ -145,7 +145,7 @@ def test_a_key_in_the_place_of_its_file_is_not_shown(name: str) -> None:
 @pytest.mark.parametrize("path", ["ca\0.pem", "ca\ud800.pem"], ids=ascii)
 def test_what_can_be_no_path_is_refused_by_its_name(name: str, path: str) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be the path of a file, without a NUL"):
-        Security(security_protocol="SSL", **{"ssl_certfile": OWN, name: path})  # type: ignore[misc]
+        Security(**TLS | {"ssl_certfile": OWN, name: path})
 
 
 def test_certificates_may_have_text_between_them_that_is_not_ascii() -> None:

@@ -7,7 +7,6 @@ Producer("broker:9093", security_protocol="SASL_SSL", ssl_cafile="ca.pem",
 from __future__ import annotations
 
 import copy
-import os
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
@@ -241,7 +240,7 @@ _NOT_BOTH: Final = (("ssl_cafile", "ssl_cadata"), ("ssl_certfile", "ssl_certdata
 
 def _may_be_a_path(path: str | PathLike[str]) -> bool:
     try:
-        return b"\0" not in os.fsencode(path)
+        return b"\0" not in str(path).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return False
 
