@@ -52,7 +52,7 @@ class Consumer:
     cooperative-sticky, several in the order of preference (None: range, cooperative-sticky); all members must have one
     in common.  With cooperative-sticky alone a member keeps what stays its own through a rebalance.  A member that asks
     for no records for `max_poll_interval_ms` leaves the group, which is logged, and joins again when it asks.  It sends
-    a heartbeat each `heartbeat_interval_ms` (None: 3000), and is dead `session_timeout_ms` (None: 45,000) after the last.
+    a heartbeat each `heartbeat_interval_ms` (None: 3000); it is dead `session_timeout_ms` (None: 45,000) after one.
 
     With group_protocol="consumer" the broker decides about all three, and a rebalance stops nobody (KIP-848);
     `group_remote_assignor` is its "uniform" or "range", None leaves it the choice.
