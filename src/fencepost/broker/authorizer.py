@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Operation(Enum):
-    """What a caller may do with a resource; the values are the numbers that answers carry."""
+    """An operation on a resource that a caller may have the right to; the values are Apache Kafka's numbers."""
 
     READ = 3
     WRITE = 4

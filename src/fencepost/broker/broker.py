@@ -125,7 +125,7 @@ class Broker:
 
     @property
     def node(self) -> Node:
-        """What the handlers are given, once the start has recovered it."""
+        """The running node, which handlers are given; it is there once a start has recovered it."""
         assert self._node is not None, "the broker was not started"
         return self._node
 
@@ -225,7 +225,7 @@ class Broker:
         node.metadata.close()
 
     def crash(self) -> None:
-        """What kill -9 does, for tests: nothing more is written, connections break off, and nobody is listening."""
+        """End the node as kill -9 does, for tests: nothing more is written, connections break off, nobody listens."""
         node = self._end()
         if node is not None:
             if self._listener is not None:

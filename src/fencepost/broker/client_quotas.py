@@ -25,7 +25,7 @@ _MATCHES: Final[dict[int, tuple[Callable[[str | None], bool], str]]] = {
 
 
 def refusal(components: Iterable[ComponentData]) -> Refusal | None:
-    """What is wrong with a filter.  At most one component more than there are types is looked at."""
+    """The error of a filter and its message; None if it makes sense.  Never looks at many components."""
     seen: set[str] = set()
     for component in components:
         found = _refusal(component, seen)

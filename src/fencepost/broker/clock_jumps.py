@@ -60,5 +60,5 @@ class ClockJumps:
         return sum(jump for before, jump in self._jumps if before >= time)
 
     def steady(self, now: Milliseconds) -> Milliseconds:
-        """What the wall clock would show without its jumps."""
+        """The time `now` of the wall clock, in milliseconds, without its jumps."""
         return Milliseconds(now - sum(jump for _, jump in self._jumps))

@@ -43,7 +43,7 @@ _LARGEST_PORT: Final = 65535
 
 @dataclass(slots=True)
 class Endpoint:
-    """Where clients find the node.  Where any port will do it is 0 until the node listens."""
+    """The address at which clients find the node.  Port 0: any free one, until the node listens."""
 
     host: str
     """A name or an address; one of IPv6 without brackets."""
@@ -65,7 +65,7 @@ class Endpoint:
 
 
 class ClientConnection(Protocol):
-    """What a node needs of each connection that it has."""
+    """A connection, as the node sees it."""
 
     @property
     def under_way(self) -> Collection[object]:

@@ -34,7 +34,7 @@ from fencepost.runtime import Runtime, Slices
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """What a node is put together from."""
+    """The parts and options that a node is put together from."""
 
     path: Path
     settings: Settings

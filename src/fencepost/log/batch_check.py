@@ -152,7 +152,7 @@ def check_header(batch: Buffer, header: BatchHeader, settings: LogSettings) -> R
 
 
 def _looked_at_closely(header: BatchHeader, settings: LogSettings, now: Milliseconds) -> int:
-    """How many records are looked at one by one: all of them where the settings ask something of each."""
+    """The number of records to look at one by one: all of them where the settings ask something of each."""
     if header.record_count <= settings.check_max_records or "compact" in settings.cleanup_policy:
         return header.record_count
     if header.attributes & 7 and header.size <= settings.check_max_bytes:
@@ -167,7 +167,7 @@ def _looked_at_closely(header: BatchHeader, settings: LogSettings, now: Millisec
 
 
 def most_records(header: BatchHeader) -> int:
-    """How many records the bytes behind the header can hold at most, compressed as they are."""
+    """The number of records that the bytes behind the header can hold at most, compressed as they are."""
     return (header.size - HEADER_SIZE) * _LARGEST_RATIO[header.attributes & 7] // SMALLEST_RECORD
 
 

@@ -32,7 +32,7 @@ def named_file(partition: Partition) -> NamedFile:
 
 
 def pending_files(partitions: Iterable[Partition], pending: Container[int]) -> Iterator[NamedFile]:
-    """What a generation begins with: the segments that pending entries write to."""
+    """The segments that pending entries write to: a generation begins with these."""
     for partition in partitions:
         for segment in partition.segments[:-1]:
             if segment.number in pending:

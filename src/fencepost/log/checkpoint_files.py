@@ -119,7 +119,7 @@ def uuid_of(text: str) -> uuid.UUID | None:
 
 
 class PartitionIdentity(NamedTuple):
-    """Which partition a directory is of, by what is in it; None where that is not said."""
+    """The partition that a directory is of, by what is in it; None where that is not said."""
 
     topic_id: uuid.UUID | None
     partition: int | None
@@ -166,7 +166,7 @@ def read_topic_id(disk: Disk, directory: Path) -> uuid.UUID | None:
 
 
 def read_identity(disk: Disk, directory: Path) -> PartitionIdentity:
-    """What `partition.metadata` says; nothing if it was never written (a power loss may leave it empty, or zeros).
+    """The content of `partition.metadata`; nothing if it was never written (a power loss may leave it empty, or zeros).
 
     Raises ValueError if it is damaged, or no file that can be read.
     """
@@ -198,7 +198,7 @@ def _leader_epochs_text(epochs: list[tuple[LeaderEpoch, Offset]]) -> str:
 
 
 def read_leader_epochs(disk: Disk, directory: Path) -> list[tuple[LeaderEpoch, Offset]] | None:
-    """What is in the file; None if there is none, or if it is not one that `write_leader_epochs` wrote.
+    """The content of the file; None if there is none, or if it is not one that `write_leader_epochs` wrote.
 
     Raises OSError if it cannot be read.
     """

@@ -69,7 +69,7 @@ _BESIDES = 1024
 
 
 class _Flush(NamedTuple):
-    """What one sync makes durable up to `lsn`: bytes of a file from `position` to `end`, and its allocated size."""
+    """The work of one sync, which makes all up to `lsn` durable: pieces of a file from `position` to `end`."""
 
     lsn: Lsn
     file: File
@@ -260,7 +260,7 @@ class CommitLog:
         return taken, size, extents
 
     def _durable_entry(self) -> bytes:
-        """What the next sync begins with, as long as none is under way."""
+        """The DURABLE entry with which the next sync begins, as long as none is under way."""
         return framed(DURABLE_ENTRY.pack(Kind.DURABLE, self._tail, self._durable_size), self._seed)
 
     def _mark_after_rest(self) -> None:

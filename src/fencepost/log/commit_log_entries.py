@@ -78,27 +78,27 @@ _BYTES = int(Kind.BYTES)
 
 
 def bytes_entry(number: int, position: int, data: Buffer) -> bytes:
-    """These bytes stand at `position` of the file with this number."""
+    """An entry that these bytes stand at `position` of the file with this number."""
     return BYTES_ENTRY.pack(_BYTES, number, position) + data
 
 
 def extent_entry(number: int, position: int, length: int, crc: int) -> bytes:
-    """So many bytes with this CRC-32C stand at `position` of the file, which is synced itself."""
+    """An entry that so many bytes with this CRC-32C stand at `position` of the file, which is synced itself."""
     return EXTENT_ENTRY.pack(Kind.EXTENT, number, position, length, crc)
 
 
 def remove_entry(path: str) -> bytes:
-    """Retention or deletion took the segment at this path, which is relative to the data directory."""
+    """An entry that retention or deletion took the segment at this path, relative to the data directory."""
     return bytes((Kind.REMOVE,)) + path.encode()
 
 
 def synced_entry(number: int, size: int, next_offset: Offset) -> bytes:
-    """Everything about the partition of this file is synced as of this size and this offset."""
+    """An entry that everything about the partition of this file is synced, as of this size and this offset."""
     return SYNCED_ENTRY.pack(Kind.SYNCED, number, size, next_offset)
 
 
 def start_entry(offset: Offset, directory: str) -> bytes:
-    """The log of the partition in this directory starts at `offset`."""
+    """An entry that the log of the partition in this directory starts at `offset`."""
     return START_ENTRY.pack(Kind.START, offset) + directory.encode()
 
 

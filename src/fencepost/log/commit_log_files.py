@@ -24,7 +24,7 @@ class CommitLogDamaged(StorageFailed):
 
 
 def those_that_count(disk: Disk, path: Callable[[int], Path], generations: Sequence[int]) -> Sequence[int]:
-    """Of the generations that are there, in their order, those that count.  `path`: where the file of one is.
+    """The generations that count, in order.  `path`: gives the file of a generation.
 
     Raises CommitLogDamaged if the newest file is none of ours: it would have all others count for nothing.  OSError.
     """

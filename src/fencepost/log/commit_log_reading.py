@@ -41,7 +41,7 @@ _DURABLE_START = FRAME.pack(DURABLE_ENTRY.size, 0)[:4]
 
 
 class Ending(Enum):
-    """What stands behind the last whole entry."""
+    """The kinds of content behind the last whole entry."""
 
     CLEAN = auto()
     """Nothing."""
@@ -151,7 +151,7 @@ def _entry(view: memoryview, at: int, seed: int) -> memoryview | None:
 
 
 def _next_durable(data: bytes, behind: int, end: int, seed: int, moved: int) -> int | None:
-    """Where the first whole DURABLE stands behind `behind` that was written behind what is there.
+    """Position of the first whole DURABLE behind `behind` that was written after what stands there; None without any.
 
     `moved`: by how much what was read last is moved.  One that is moved as far is looked for first; any other one only
     if it names a later position than what was read last: else it is a copy that somebody stored in a record.

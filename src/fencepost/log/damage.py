@@ -48,7 +48,7 @@ class DamageNotes:
             logger.error("what cannot be read is refused (%s), the rest is served: %s", error, damaged)
 
     def manages(self, directory: Path, action: Callable[[], bool]) -> bool:
-        """What `action` returns; False, and it is said, where a file in that directory does not let it be done."""
+        """The result of `action`; False, which is logged, where a damaged file in that directory prevents it."""
         try:
             return action()
         except (FileDamaged, OSError) as why:

@@ -133,7 +133,7 @@ def is_foreign(disk: Disk, root: Path) -> bool:
 
 
 def what_is_wrong(error: OSError, root: Path) -> str:
-    """What a start that is not possible says: what is wrong, with which file, and what to do."""
+    """A sentence about a start that is not possible: what is wrong, with which file, and what to do."""
     if isinstance(error, DiskFull):
         return f"{error.strerror or error}; free some space, then start again"
     if isinstance(error, Withheld):

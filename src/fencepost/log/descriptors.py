@@ -27,5 +27,5 @@ def raise_limit() -> int:
 
 
 def for_files(limit: int) -> int:
-    """How many of `limit` descriptors (-1: no limit) are for files; the others are for connections."""
+    """The number of descriptors for files, of `limit` (-1: no limit); the others are for connections."""
     return _MOST if limit < 0 else min(max((limit - _OTHERS) // 2, _LEAST_FOR_FILES), _MOST)

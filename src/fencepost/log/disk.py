@@ -27,7 +27,7 @@ FILE_MODE: Final = 0o640
 
 
 class NothingLeft(OSError):
-    """Something has run out that may be there again later; nothing of what was asked counts."""
+    """Space, descriptors or the right to write are used up or withheld now, perhaps not later; nothing was done."""
 
 
 class DiskFull(NothingLeft):
@@ -47,7 +47,7 @@ class DirectoryInUse(Exception):
 
 
 class Room(NamedTuple):
-    """What a disk has left."""
+    """The space that is left on a disk."""
 
     free: int
     """Bytes that the process may still use."""
@@ -233,7 +233,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 def _open_file(path: Path) -> int:
-    """Open a file; make one where there is none, but not where somebody's symbolic link leads."""
+    """Open a file, or make one, but not where a symbolic link leads to none.  Raises OSError, also for a pipe."""
     try:
         fd = _open(path, os.O_RDWR)
     except FileNotFoundError:

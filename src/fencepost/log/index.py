@@ -173,7 +173,7 @@ class _Index:
 
 
 class OffsetIndex(_Index):
-    """Where batches stand in the segment."""
+    """The positions of batches in the segment, by offset."""
 
     _entry = _OFFSET
 

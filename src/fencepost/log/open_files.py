@@ -112,7 +112,7 @@ class _File:
             self.pins.pop()
 
     def reopened(self) -> File:
-        """This file, with a descriptor again.  Only for who has pinned it."""
+        """This file, with a descriptor again.  Only for who has pinned it.  Raises OSError if it is closed."""
         if self._closed:
             raise OSError(errno.EBADF, "the file is closed")
         return self._all.reopen(self, self._file)
@@ -236,7 +236,7 @@ class OpenFiles:
 
     @property
     def count(self) -> int:
-        """How many descriptors are held."""
+        """The number of descriptors that are held."""
         return len(self._open)
 
     # Syncs

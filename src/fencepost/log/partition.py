@@ -108,12 +108,12 @@ class Partition:
 
     @property
     def reader(self) -> reading.Reader:
-        """What reads here; made for one read, since a kept one would hold a deleted partition in memory."""
+        """A reader of the partition, for one read: a kept one would hold a deleted partition in memory."""
         return reading.Reader(self.segments, self, self._read)
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where a read_committed reader stops (facts §6.8)."""
+        """The offset at which a read_committed reader stops (facts §6.8)."""
         unstable = self.producers.first_unstable_offset
         if unstable is None or unstable > self.high_watermark:
             return self.high_watermark

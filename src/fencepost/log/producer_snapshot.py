@@ -26,12 +26,12 @@ _BATCH = Struct(">iqiq")
 
 
 def snapshot_path(directory: Path, offset: Offset) -> Path:
-    """Where the snapshot as of an offset stands."""
+    """The path of the snapshot as of an offset."""
     return numbered_path(directory, offset, ".snapshot")
 
 
 def _window_path(directory: Path, offset: Offset) -> Path:
-    """Where the windows stand that belong to the snapshot as of an offset."""
+    """The path of the windows that belong to the snapshot as of an offset."""
     return numbered_path(directory, offset, ".window")
 
 

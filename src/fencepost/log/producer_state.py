@@ -45,7 +45,7 @@ WINDOW = 5
 
 
 class Origin(Enum):
-    """Who appends: a client its records, or a coordinator its journal and its markers."""
+    """The origin of an append: a client with records, or a coordinator with its journal and its markers."""
 
     CLIENT = 1
     COORDINATOR = 2

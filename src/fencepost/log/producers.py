@@ -172,7 +172,7 @@ class Producers:
 
     @property
     def first_unstable_offset(self) -> Offset | None:
-        """Where the earliest transaction begins that is open, or whose end readers may not see yet."""
+        """First offset of the earliest transaction that is open, or whose end is not shown yet; None without any."""
         first = next(iter(self._open)) if self._open else None
         if self._unreplicated:
             earliest = min(self._unreplicated)

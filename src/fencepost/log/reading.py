@@ -85,7 +85,7 @@ class Reader:
     def batches(
         self, offset: Offset, bound: Offset, max_bytes: int, at_least_one: bool
     ) -> tuple[bytes | memoryview, Offset, int]:
-        """Whole batches of one segment, from the one that holds `offset`, all before `bound`; none from there on.
+        """Whole batches of one segment, from the one that holds `offset`, all before `bound`.  Raises FileDamaged.
 
         Also the offset that follows them, and what they cost.
         """
@@ -126,7 +126,7 @@ class Reader:
         offset: Offset,
         bound: Offset,
     ) -> tuple[int, Offset]:
-        """How many bytes of `data` are whole batches before `bound` that have room, and the offset that follows them.
+        """Bytes of `data` that are whole batches before `bound` and have room; the offset behind.  Raises FileDamaged.
 
         `first`: the header of the first batch, where it was looked at.
         A batch with a gap in front may be what is wrong where the next one does not fit: then it is not given.
@@ -230,7 +230,7 @@ class Reader:
         self._positions.clear()
 
     def position_of(self, offset: Offset) -> tuple[Offset, int] | None:
-        """Where the batch with this offset stands, or will stand: base offset of its segment, position.
+        """Base offset of the segment that the batch with this offset stands, or will stand, in; and its position there.
 
         None if that cannot be told, or not yet, because a file is damaged.
         """
@@ -346,7 +346,7 @@ class Reader:
     def _newest_of(
         self, base: Offset, end: Offset, best: tuple[BatchHeader, bytes] | None, pace: Pace
     ) -> Steps[tuple[BatchHeader, bytes] | None]:
-        """The first of the batches before `end` in the segment with this base that is newer than `best`, else that."""
+        """The first batch before `end` in this segment that is newer than `best`, else that.  Raises FileDamaged."""
         at: Offset | None = base
         while at is not None:
             place = yield from with_indexes(partial(self._newest_from, base, at, end), pace)

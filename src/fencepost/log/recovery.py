@@ -76,7 +76,7 @@ def _recover(partition: Partition, replay: Replay, number: Callable[[], int], no
 
 
 def _created(segment: Segment, now: Milliseconds) -> int:
-    """When a segment began (ms): as long ago as its first and its newest record lie apart; -1 where that is not known.
+    """The time at which a segment began (ms), going by its first and its newest record; -1 where it is not known.
 
     If each start began to count anew, a node that is started often would never close it.  As in Apache Kafka the times
     of records are compared with each other only: they may all be of long ago.
@@ -91,7 +91,7 @@ def _created(segment: Segment, now: Milliseconds) -> int:
 
 
 def uncounted(bases: Sequence[Offset], known: Mapping[Offset, KnownFile], by_scan: bool) -> list[Offset]:
-    """Which of the segments on disk, by their base offsets, are no part of the log: they are to be removed.
+    """The base offsets of segments on disk that are no part of the log: they are to be removed.
 
     `known`: the segments that the commit log knows.  `by_scan`: whether it may lack some that count.
     """
@@ -170,7 +170,7 @@ def _synced_base(partition: Partition, known: Mapping[Offset, KnownFile]) -> int
 
 
 def _start(partition: Partition, known: Mapping[Offset, KnownFile], by_scan: bool) -> tuple[int, int, Offset]:
-    """Where to begin to read: (number of the segment, position, offset), as far on as what is on disk allows.
+    """The place to begin to read at: (number of the segment, position, offset), as far on as the disk allows.
 
     Indexes and snapshot of a checkpoint are trusted if the commit log knows the checkpoint and the snapshot loads.
     """
@@ -246,7 +246,7 @@ def _check_older(partition: Partition, count: int) -> None:
 
 
 def _index_again(partition: Partition, number: int, next_offset: Offset, end: int | None = None) -> None:
-    """Make the indexes of a segment again from its batches before `end`, and from what was open when it began."""
+    """Make the indexes of a segment again from its batches before `end`.  Raises FileDamaged for a wrong CRC."""
     segment, producers = partition.segments[number], Producers()
     first = _load_before(partition, producers, segment.base_offset) or 0
     segment.begin_indexes_again()

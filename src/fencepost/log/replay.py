@@ -128,7 +128,7 @@ class Replay:
                 self._note(payload, numbers)
 
     def _judge(self, disk: Disk, file: File, path: Path, found: Generation, from_segments: bool) -> None:
-        """Refuse a damaged file, unless told to go on; cut off what a power loss left behind the last whole entry."""
+        """Cut off what a power loss tore.  Raises CommitLogDamaged for a damaged file, unless it is told to go on."""
         if found.gaps:
             places = ", ".join(f"{start} to {end}" for start, end in found.gaps[:5])
             what = f"{path} is damaged: bytes {places} cannot be read or are missing, and they were on disk once"
@@ -390,7 +390,7 @@ def _joined(noted: Iterable[tuple[int, memoryview]]) -> Iterator[tuple[int, byte
 
 
 def _what_is_lost(disk: Disk, root: Path, known: KnownFile) -> str:
-    """What of a segment was synced and is not there, and what to do; empty if there is nothing."""
+    """A sentence about synced bytes of a segment that are not there, and what to do; empty if all are."""
     what_to_do = "which were synced; put back a copy of this file"
     path = root / known.path
     try:

@@ -224,7 +224,7 @@ class Segment:
     # Reading
 
     def read(self, count: int, position: int, least: int) -> bytes:
-        """That many bytes from `position` on; fewer, but not fewer than `least`, if the file has become shorter."""
+        """So many bytes from `position` on; if the file is shorter, `least` or more.  Raises FileDamaged."""
         try:
             data = self.file.pread(count, position)
         except OSError as error:
@@ -244,7 +244,7 @@ class Segment:
         return FileDamaged(self.path, f"is damaged at byte {position}: {wrong}; {remedy}", error)
 
     def header(self, buffer: Buffer, at: int, position: int, least_offset: int) -> BatchHeader:
-        """The header at `at`, of a batch that stands at `position` and begins at `least_offset` or behind it."""
+        """The header at `at`, of a batch at `position` with offsets from `least_offset` on.  Raises FileDamaged."""
         try:
             header = read_header(buffer, at)
         except ProtocolError as error:
@@ -256,7 +256,7 @@ class Segment:
         return header
 
     def walk(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Position, header and bytes of each whole batch from `position` on; before `end` the last may be partial."""
+        """Position, header and bytes of each whole batch from `position` on.  Raises FileDamaged, unless at `end`."""
         stop = self.size if end is None else end
         following: int = self.base_offset
         while position < stop:
@@ -284,7 +284,7 @@ class Segment:
             position += at
 
     def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from `position` on, reading little more than the headers."""
+        """Position and header of each batch from `position` on, reading little else.  Raises FileDamaged."""
         following: int = self.base_offset
         while position < self.size:
             chunk = self.read(min(16_384, self.size - position), position, HEADER_SIZE)
@@ -332,7 +332,7 @@ class Segment:
         return with_indexes_at_once(lambda: self.locate(offset))
 
     def _position_before(self, offset: Offset) -> int:
-        """Where a batch begins that stands at `offset` or before it, by the index."""
+        """Position of the last indexed batch that ends before `offset` or with it; 0 if there is none."""
         self._check_indexes()
         try:
             found = self.indexes.offsets.floor(offset - self.base_offset)
@@ -399,7 +399,7 @@ class Segment:
         return position if next(self.headers_from(position))[1].max_timestamp == entry[0] else 0
 
     def newest_before(self, offset: Offset) -> tuple[int, int | None]:
-        """Where the first batch with the largest timestamp among those before `offset` begins, and where it ends.
+        """Position of the first batch with the largest timestamp of those before `offset`, and of its end, if known.
 
         No end: somewhere from there on.  What its header says of it was not checked.
         """

@@ -86,7 +86,7 @@ class SegmentIndexes:
 
 
 def _beside(log: Path, suffix: str) -> Path:
-    """Where the index of a segment is: `log` may have an ending of its own behind `.log`."""
+    """The path of an index of a segment: `log` may have an ending of its own behind `.log`."""
     stem, _, ending = log.name.partition(".log")
     return log.with_name(stem + suffix + ending)
 
@@ -122,7 +122,7 @@ class Making:
 
 
 def with_indexes(work: Callable[[], T], pace: Pace) -> Steps[T]:
-    """What `work` returns; it is begun again after each step of making indexes that it needs.
+    """The result of `work`, which is begun again after each step of making indexes that it needs.
 
     Others may be served between the steps, and may have replaced or removed the segment.
     """

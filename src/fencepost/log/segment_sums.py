@@ -101,7 +101,7 @@ def were_dropped(disk: Disk, path: Path) -> bool:
 
 
 def read_sums(disk: Disk, path: Path) -> SegmentSums | None:
-    """What is in the file; None if there is none, or it is damaged."""
+    """The content of the file; None if there is none, or it is damaged."""
     if not disk.exists(path):
         return None
     try:
@@ -124,7 +124,7 @@ def read_sums(disk: Disk, path: Path) -> SegmentSums | None:
 
 
 def noted_sizes(disk: Disk, directory: Path, names: Iterable[str]) -> dict[Offset, int]:
-    """How many bytes segments had when `.checksums` was written, by their base offsets; `names`: what is there.
+    """The bytes that segments had when `.checksums` was written, by base offset.  `names`: what is in the directory.
 
     Those that were written to later have more.  Left out are those that had none, or of which it cannot be read.
     """

@@ -37,7 +37,7 @@ _FEW_FILES: Final = 64
 
 
 def reserved(total: int, partitions: int) -> int:
-    """How much of a disk of `total` bytes is held in reserve: for a checkpoint of so many partitions, and more."""
+    """Bytes of a disk of `total` bytes to hold in reserve: for a checkpoint of so many partitions, and more."""
     return min(max(total // 8, _MEBIBYTE), _USUAL + partitions * _CHECKPOINT_PER_PARTITION)
 
 
@@ -65,7 +65,7 @@ class Space:
         return self._root / NAME
 
     def room(self) -> Room | None:
-        """What room the disk has; None if it does not say.  Who goes on then meets what is wrong with the directory."""
+        """The room that the disk has; None if it does not say, or the directory cannot be asked."""
         try:
             return self._disk.room(self._root)
         except OSError:
@@ -90,9 +90,9 @@ class Space:
             file.close()
 
     def hold(self, partitions: int) -> bool:
-        """When the node has started: take the reserve, as far as there is one to take.
+        """Take the reserve, as far as there is space; whether there may be more to take in a next step.
 
-        Later: take some of what it lacks; whether there may be more to take in a next step.
+        At a start all of it, later some of what it lacks.
         """
         room, begins = self.room(), self._file is None
         self._let_go = 0
@@ -167,7 +167,7 @@ class Space:
             raise DiskFull(errno.ENOSPC, "what is left on the disk is kept for deletions")
 
     def is_ample(self, partitions: int) -> bool:
-        """At the start, with the reserve let go: whether much more is free than it needs."""
+        """Whether much more is free than the reserve needs; asked at the start, when that is let go."""
         room = self.room()
         return room is None or room.free >= 4 * reserved(room.total, partitions)
 

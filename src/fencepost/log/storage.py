@@ -232,7 +232,7 @@ class Storage:
         return partition
 
     def adopt(self) -> list[data_directory.FoundPartition]:
-        """Before partitions are opened: all that are there, and from now on what the log does not know is read too."""
+        """The partitions in the directory.  From now on those that the commit log does not know are read, too."""
         self._replay.adopting = True
         return data_directory.partitions_in(self._disk, self.path, self._replay.topic_ids())
 
@@ -242,7 +242,7 @@ class Storage:
         return bool(data_directory.partitions_in(self._disk, self.path, {}))
 
     def in_the_way(self, topic: str, index: int) -> Path | None:
-        """What is there already, of whoever, in the place of a partition that is to be made."""
+        """The path of what is there already in the place of a partition that is to be made; None if nothing is."""
         path = self.path / f"{topic}-{index}"
         return path if self._disk.exists(path) else None
 

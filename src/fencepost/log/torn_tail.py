@@ -58,7 +58,7 @@ def check_tail(segment: Segment, end: int, log_end_offset: Offset, segments: Ite
 
 
 def whole_batch_behind(segment: Segment, position: int, least_offset: Offset) -> int | None:
-    """Where, behind `position`, the first whole batch begins that has the right CRC and no offset before that one.
+    """Position behind `position` of the first whole batch with the right CRC and no offset before `least_offset`.
 
     None if there is none.
     """

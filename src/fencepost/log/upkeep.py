@@ -23,7 +23,7 @@ def upkeep(storage: Storage, now: Milliseconds) -> Work[None]:
 
 
 def watch_space(storage: Storage, now: Milliseconds) -> Work[None]:
-    """Every few seconds: warn of a disk that gets full, and free what can be freed on a full one.
+    """Warn of a disk that gets full, and free what can be freed on a full one; done every few seconds.
 
     A node whose directory was taken away ends, before more is acknowledged that nobody finds again.
     """

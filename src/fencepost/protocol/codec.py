@@ -134,7 +134,7 @@ def _malformed(cls: type[Any], version: int, error: Exception) -> ProtocolError:
 
 
 def _decode(cls: type[T], buffer: Buffer, version: int, start: int) -> tuple[T, int]:
-    """The message at `start`, and where it ends."""
+    """The message at `start`, and the position where it ends.  Raises ProtocolError."""
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         return (_DECODERS.get((cls, version)) or _make_decoder(cls, version))(view, start, len(view))

@@ -40,7 +40,7 @@ class ConsumerProtocolAssignment:
 
 @data(versions="0-1")
 class StickyAssignorUserData:
-    """What a member with the sticky assignor had until it joined.  (Of Kafka's StickyAssignor)"""
+    """The partitions that a member with the sticky assignor had until it joined.  (Of Kafka's StickyAssignor)"""
 
     previous_assignment: list[ConsumerTopicPartitions]
     generation: int32 = since(1, default=-1)

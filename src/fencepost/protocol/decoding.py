@@ -44,7 +44,7 @@ def uuid_of(data: bytes) -> uuid.UUID:
 
 
 def read_uvarint(buffer: Buffer, at: int, n: int) -> tuple[int, int]:
-    """The rest of an unsigned variable-length number of at most 32 bits; `n` is its first byte, `at` follows it."""
+    """The varint with the first byte `n` that goes on at `at`, and its end.  Raises ProtocolError beyond 5 bytes."""
     n &= 127
     for shift in (7, 14, 21, 28):
         byte = buffer[at]

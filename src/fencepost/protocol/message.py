@@ -22,7 +22,7 @@ MISSING: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Where a field stands on the wire: in which versions, and under which tag if it is a tagged field."""
+    """The place of a field on the wire: in which versions, and under which tag if it is a tagged field."""
 
     first: int = 0
     last: int = LAST
@@ -153,7 +153,7 @@ def response(*, api: int, versions: str, flexible: str = "never") -> Callable[[t
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since, until, between, tagged, secret))
 def data(*, versions: str, flexible: str = "never") -> Callable[[type[T]], type[T]]:
-    """Something that is not sent by itself: a record in an internal topic, an embedded protocol."""
+    """A structure that is not sent by itself: a record of an internal topic, or an embedded protocol."""
     return _message(versions, flexible, None, is_request=False)
 
 

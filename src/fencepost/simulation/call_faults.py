@@ -30,7 +30,7 @@ _LATEST: Final = {CallFault.LATE: PATIENCE, CallFault.ANSWER_LATE: PATIENCE, Cal
 
 
 class NoAnswer(Exception):
-    """Nothing was answered for as long as anybody waits."""
+    """A call has no answer for as long as anybody waits."""
 
 
 class Surroundings(Protocol):

@@ -19,7 +19,7 @@ from fencepost.simulation.workload import Load, Outcomes, produce
 
 
 class Window(NamedTuple):
-    """When a client works, in seconds from the beginning."""
+    """The time in which a client works, in seconds from the beginning."""
 
     begin: float = 0
     end: float = math.inf
@@ -28,7 +28,7 @@ class Window(NamedTuple):
 
 @dataclass
 class Stage:
-    """What clients work on, and what is noted of them."""
+    """The world, the load and the notes that all clients of a run share."""
 
     world: Surroundings
     process: Callable[[str], ClientProcess]

@@ -82,7 +82,7 @@ class FaultyDisk(SimulatedDisk):
             self._faults, self._wrong = former
 
     def files(self) -> list[Path]:
-        """Every file that is there, in order."""
+        """The paths of all files, in order."""
         return sorted(_files(Path("/"), self.root))
 
     def meet(self, use: str, node: Node) -> None:

@@ -114,7 +114,7 @@ class Logged(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What is in the log when all is over, read without any client, and where the log begins."""
+    """The content of the log when all is over, read without any client, and where the log begins."""
 
     records: Mapping[TopicPartition, Sequence[Logged]]
     starts: Mapping[TopicPartition, int]
@@ -126,7 +126,7 @@ class Truth(NamedTuple):
 
 
 def read_truth(storage: Storage, topics: Sequence[str]) -> Truth:
-    """Every record of these topics, batch by batch.  What belongs to no ended transaction is not committed."""
+    """The records of these topics, batch by batch.  Those of a transaction that has not ended are not committed."""
     records: dict[TopicPartition, Sequence[Logged]] = {}
     starts: dict[TopicPartition, int] = {}
     ends: dict[TopicPartition, int] = {}

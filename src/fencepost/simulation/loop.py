@@ -32,7 +32,7 @@ _MOST_TURNS = 100_000
 
 
 class Deadlock(RuntimeError):
-    """Everybody waits and no timer is set, or somebody goes on for ever without any time passing."""
+    """The run cannot go on: everybody waits and no timer is set, or callbacks never end while time stands still."""
 
 
 class Owner(Protocol):
@@ -62,7 +62,7 @@ class _Soon(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """As `_Soon`, for a later time."""
+    """A timer: as `_Soon`, for a later time."""
 
     __slots__ = ("owner",)
 
@@ -189,7 +189,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         pass  # it never sleeps
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """What asyncio.to_thread asks for: done here, and told `_THREAD_TAKES` later, as other tasks go on meanwhile.
+        """Call `func` now; the future is done `_THREAD_TAKES` seconds later, as other tasks go on meanwhile.
 
         A pool of somebody's own is refused, for it is where real files are waited for.
         """

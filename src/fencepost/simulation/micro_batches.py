@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
     @property
     def target(self) -> int:
-        """Its place in PLACES: the same whenever the row is computed."""
+        """The number of its place in PLACES: the same whenever the row is computed."""
         return zlib.crc32(f"{self.application}/{self.partition}/{self.offset}".encode()) % len(PLACES)
 
 

@@ -109,7 +109,7 @@ class Circumstances(NamedTuple):
 
     @property
     def clients(self) -> dict[str, Window]:
-        """Everybody who works, by name, all the time."""
+        """All clients of a drawn run by name, each working all the time."""
         counts = {
             "producer": self.producers,
             "single": self.idempotent,

@@ -132,7 +132,7 @@ MARKS: Final[Sequence[Mark]] = (
 
 @contextmanager
 def counted(marks: Sequence[Mark] = MARKS) -> Iterator[Counter[str]]:
-    """How often each mark is reached while this lasts; 0 for those that are not."""
+    """A count of how often each mark is reached while this lasts; 0 for those that are not."""
     reached: Counter[str] = Counter({mark.what: 0 for mark in marks})
     former: list[tuple[Any, str, Any]] = []
     try:

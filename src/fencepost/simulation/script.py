@@ -66,7 +66,7 @@ class BefallenRequest(NamedTuple):
 
     @property
     def key(self) -> Hashable:
-        """Its kind: the client and the API."""
+        """The kind of a request: the client and the API."""
         return self.client, self.api
 
 
@@ -82,7 +82,7 @@ class BefallenCall(NamedTuple):
 
     @property
     def key(self) -> Hashable:
-        """Its kind: what is called for."""
+        """The kind of a call: what is called for."""
         return self.call
 
 
@@ -119,7 +119,7 @@ class Transaction(NamedTuple):
 
 
 class Script(NamedTuple):
-    """Everything that is drawn while a run goes on, but for latencies and what a power loss takes."""
+    """All that is drawn while a run goes on, but for latencies and what a power loss takes."""
 
     troubles: tuple[Happening, ...] = ()
     requests: tuple[BefallenRequest, ...] = ()

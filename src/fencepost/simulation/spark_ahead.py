@@ -31,7 +31,7 @@ _REST: Final = 1_000_000
 
 
 class Given(NamedTuple):
-    """What an attempt hands on: receipts for what it sent, by place, and rows that slots are to write."""
+    """The result of an attempt: receipts for what it sent, by place, and rows that slots are to write."""
 
     tag: str
     receipts: Sequence[tuple[int, Receipt]]
@@ -75,7 +75,7 @@ class TasksAhead:
         self._attempts = 0
 
     async def run(self, rows: Sequence[Row], slots: int) -> dict[int, list[Given]]:
-        """What each slot gets, by its number.  Raises what the first failed task raised."""
+        """The input of each slot, by its number.  Raises what the first failed task raised."""
         chance = self._random
         count = chance.randint(1, _MOST_TASKS)
         loop = asyncio.get_running_loop()
@@ -116,7 +116,7 @@ class TasksAhead:
         return _done(second)
 
     async def _either(self, one: GivenAttempt, other: GivenAttempt) -> Given:
-        """What the first of two attempts to succeed gives; the other one goes on."""
+        """The result of the first of two attempts to succeed; the other one goes on."""
         await asyncio.wait([one.task, other.task], return_when=asyncio.FIRST_COMPLETED)
         done, rest = (one, other) if one.task.done() else (other, one)
         if done.task.cancelled() or done.task.exception() is not None:
@@ -125,7 +125,7 @@ class TasksAhead:
         return done.task.result()
 
     async def _both(self, one: GivenAttempt, other: GivenAttempt) -> list[Given]:
-        """What both of two attempts give, or the first to succeed; the other one is then killed, or goes on."""
+        """The results of both attempts, or of the first to succeed; the other one is then killed, or goes on."""
         given = [await self._either(one, other)]
         dice = self._random.random()
         if dice < 0.4:

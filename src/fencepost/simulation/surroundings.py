@@ -31,7 +31,7 @@ class Cluster(NamedTuple):
 
     @property
     def places(self) -> list[TopicPartition]:
-        """Every partition that is written to."""
+        """The partitions that are written to."""
         return [TopicPartition(topic, n) for topic, count in self.topics.items() for n in range(count)]
 
     @property

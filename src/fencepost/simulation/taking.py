@@ -18,7 +18,7 @@ class Taken(NamedTuple):
 
 
 async def take(consumer: Consumer, wait_ms: float, most: int = 500, *, batches: bool) -> Taken:
-    """What comes within so many milliseconds.  `batches`: of one partition, however much that is."""
+    """The records that come within `wait_ms` milliseconds.  `batches`: of one partition, however many these are."""
     if not batches:
         return Taken(await consumer.poll(wait_ms, max_records=most))
     batch = await consumer.poll_batch(wait_ms)

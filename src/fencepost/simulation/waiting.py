@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def all_of(*work: Awaitable[T]) -> list[T]:
-    """What each of them gave, in their order.  Raises what the first one that failed did; the others go on."""
+    """The results of all, in their order.  Raises what the first one that failed did; the others go on."""
     started = [asyncio.ensure_future(each) for each in work]
     await _wait(started, asyncio.FIRST_EXCEPTION)
     for each in started:
@@ -24,7 +24,7 @@ async def all_of(*work: Awaitable[T]) -> list[T]:
 
 
 async def outcomes_of(*work: Awaitable[T]) -> list[T | BaseException]:
-    """What each of them gave or raised, in their order, when all are over."""
+    """The result or the exception of each, in their order, when all are over."""
     started = [asyncio.ensure_future(each) for each in work]
     await _wait(started, asyncio.ALL_COMPLETED)
     return [_outcome(each) for each in started]

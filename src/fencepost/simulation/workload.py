@@ -76,7 +76,7 @@ class Sent(NamedTuple):
 
 @dataclass
 class Outcomes:
-    """What the producers were told: transaction -> its records, by outcome.  A failed commit may have been made."""
+    """The records of transactions by the outcome that producers were told, `unknown` if a failed commit may be made."""
 
     committed: dict[str, list[Sent]] = field(default_factory=dict)
     aborted: dict[str, list[Sent]] = field(default_factory=dict)

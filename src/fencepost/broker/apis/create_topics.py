@@ -53,7 +53,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext, n
 
 
 def _partitions(request: CreateTopicsRequest, node: Node) -> int:
-    """How many partitions a request asks for, in all its topics."""
+    """The number of partitions that a request asks for, in all its topics."""
     default, total = node.settings.number("num.partitions"), 0
     for topic in request.topics:
         given = default if topic.num_partitions == -1 else topic.num_partitions

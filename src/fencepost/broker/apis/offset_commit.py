@@ -42,7 +42,7 @@ _Place: TypeAlias = tuple[int, int]
 
 
 class _Asked(NamedTuple):
-    """What is asked for: the error of what is not committed, else the partition and its offset."""
+    """The offsets of a request: the error of each that is not committed, else its partition and the offset."""
 
     errors: dict[_Place, ErrorCode]
     partitions: dict[_Place, TopicPartition]

@@ -39,7 +39,7 @@ class Found(NamedTuple):
 
 
 class FetchPlan:
-    """What a request asks for, resolved once; read as often as it takes."""
+    """The partitions that a Fetch asks for, looked up once and read as often as it takes."""
 
     def __init__(self, request: FetchRequest, fetching: Fetching, context: RequestContext, node: Node) -> None:
         self.isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
@@ -96,7 +96,7 @@ class FetchPlan:
         return None
 
     def _place(self, asked: Asked, topic: str) -> Partition | ErrorCode:
-        """Where to read now, or the error: a topic may have been deleted, and made again, since a wait began."""
+        """The partition to read now, or the error: it may have been deleted, and made again, since a wait began."""
         partition, wanted = self._storage.partition(topic, asked.wanted.partition), asked.wanted
         if partition is None:
             return self._storage.refusal(topic, wanted.partition)
@@ -105,7 +105,7 @@ class FetchPlan:
         return partition if wanted.current_leader_epoch < 0 else _check_epoch(wanted.current_leader_epoch, partition)
 
     def _place_now(self, asked: Asked, place: Partition | ErrorCode, pace: Pace) -> Partition | ErrorCode:
-        """Where to read, or the error: `place`, looked up again if others may have been served since."""
+        """The partition to read, or the error: `place`, looked up again if others may have been served since."""
         return self._place(asked, asked.topic or "") if pace.pauses else place
 
     # Waiting
@@ -249,7 +249,7 @@ def _check_epoch(known: int, partition: Partition) -> Partition | ErrorCode:
 
 
 def _diverging(wanted: FetchPartition, partition: Partition) -> EpochEndOffset | None:
-    """Where the reader's last leader epoch ended here, if it has read something else; -1 for an epoch yet to come."""
+    """The end here of the reader's last leader epoch, if it has read something else; -1 for an epoch yet to come."""
     last = wanted.last_fetched_epoch
     if last < 0:
         return None

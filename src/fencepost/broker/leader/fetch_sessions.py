@@ -99,7 +99,7 @@ Result = tuple[Asked, PartitionData]
 
 @dataclass(slots=True)
 class Session:
-    """What one reader has asked for so far, in the order in which it is read next."""
+    """The partitions that one reader has asked for so far, in the order in which they are read next."""
 
     session_id: int
     by_id: bool
@@ -117,7 +117,7 @@ class Session:
             self.partitions.pop(key, None)
 
     def news(self, results: Iterable[Result]) -> list[Result]:
-        """What of the results the reader does not know yet."""
+        """Those of the results that the reader does not know yet."""
         news = []
         for asked, found in results:
             if asked.learns(found):
@@ -128,7 +128,7 @@ class Session:
 
 
 class Fetching(NamedTuple):
-    """What one request has to read, and the session that it belongs to."""
+    """The partitions that one request has to read, and the session that it belongs to (None: to none)."""
 
     partitions: list[Asked]
     by_id: bool
@@ -162,7 +162,7 @@ class FetchSessions:
     def begin(
         self, request: FetchRequest, asked: dict[Key, Asked], version: int, now: Milliseconds
     ) -> Fetching | ErrorCode:
-        """What a request is to read, or the error of its session.  `asked`: its `partitions_of`."""
+        """The partitions that a request is to read, or the error of its session.  `asked`: its `partitions_of`."""
         if not SMALLEST_ID <= request.session_id <= LARGEST_ID:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         by_id = version >= TOPIC_IDS_SINCE

@@ -126,7 +126,7 @@ def _may_write_transactions(request: ProduceRequest, context: RequestContext) ->
 
 
 def to_be_verified(transactional: list[Write], implicit: bool, now: Milliseconds) -> Waiting:
-    """Of the transactional writes those for which the transaction coordinator must vouch (KIP-890), with their guards.
+    """The transactional writes for which the transaction coordinator must vouch (KIP-890), with their guards.
 
     What a newer producer has fenced is refused.  `implicit`: the leader adds partitions to the transaction.
     """
@@ -310,14 +310,14 @@ class ProducePlan:
             tell_timed_out(self._request, self._writes, self._node.transactions)
 
     def lsn(self, complete: bool) -> Lsn:
-        """What the answer depends on.
+        """The lsn that the answer depends on.  `complete`: whether everything was written.
 
         What is known of a producer when it is refused may not be durable yet either.
         """
         return self._lsn if complete else max(self._lsn, self._node.storage.lsn)
 
     def _look_again(self, write: Write) -> None:
-        """After others were served: it is later, and the partition may have been deleted."""
+        """Refuse a write whose partition was deleted while others were served, and take the time anew."""
         self._now = self._node.clock.now()
         if write.outcome is None and self._node.storage.partition(*write.at) is not write.partition:
             write.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{write.at} was deleted meanwhile")

@@ -35,7 +35,7 @@ _PRODUCER_ID_END, _SEQUENCE_END = 51, 57
 
 
 class Found(Enum):
-    """What begins at a place of a record set."""
+    """The kinds of things that may begin at a place of a record set."""
 
     NOTHING = 1
     """The end, or a batch that is cut off."""
@@ -52,7 +52,7 @@ class Found(Enum):
 
 
 class Flaw(NamedTuple):
-    """What is wrong with a record set."""
+    """The error of a record set, and when it counts."""
 
     refused: Refused
     header: BatchHeader | None = None

@@ -12,7 +12,7 @@ from fencepost.protocol.types import NO_LSN, Epoch, Lsn, ProducerId, TopicPartit
 
 
 class Question(NamedTuple):
-    """What a leader asks about one transaction.  `add`: add the partitions, beginning it if need be; else only look."""
+    """A leader's question about one transaction.  `add`: add the partitions, beginning it if need be; else look."""
 
     transactional_id: str
     producer_id: ProducerId

@@ -28,7 +28,7 @@ _DERIVED: Final = ("retention.ms", "segment.ms")
 
 
 class Synonym(NamedTuple):
-    """Where a value may come from: the first of several is the one that counts."""
+    """A source of a setting's value; of several the first counts."""
 
     name: str
     value: str
@@ -61,7 +61,7 @@ def described_topic(given: Mapping[str, str], settings: Settings) -> list[Entry]
 
 
 def _of_broker(name: str, setting: Setting, settings: Settings) -> list[Synonym]:
-    """Where the value of a setting may come from that a topic does not give: the broker's, or the default."""
+    """The sources of a setting's value that a topic does not give: the broker's settings, then the default."""
     broker_name = INERT_TOPIC[name][1] if name in INERT_TOPIC else TOPIC_DEFAULTS[name]
     if broker_name is None:
         return []

@@ -118,7 +118,7 @@ def check(store: MetadataStore, storage: Storage, *, wanted: bool) -> None:
 
 
 def begin(store: MetadataStore, storage: Storage, *, wanted: bool) -> bool:
-    """Before topics are opened, and after `check`: write them down anew, if the store has lost them and that is wanted.
+    """Write topics down anew, after `check` and before they are opened, if the store has lost them and it is `wanted`.
 
     True if `finish` is to be called when the storage has started.  Raises DirectoryUnusable.
     """
@@ -162,7 +162,7 @@ def _unused_producer_id(storage: Storage) -> bytes:
 
 
 def changes(topics: Mapping[str, FoundTopic], internal: Mapping[str, Mapping[str, str]]) -> dict[str, bytes]:
-    """What the metadata store gets for these topics, by key; `internal`: settings of the broker's own topics."""
+    """The values that the metadata store gets for these topics, by key; `internal`: settings of the broker's own."""
     found = {}
     for name, (topic_id, count, _) in topics.items():
         settings = dict(internal.get(name, KEEP_EVERYTHING))

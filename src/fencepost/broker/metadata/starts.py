@@ -54,7 +54,7 @@ class Known(NamedTuple):
 
 
 def check(store: MetadataStore, storage: Storage) -> Known:
-    """What is known before this start.  Raises DirectoryUnusable if the commit log is older, or that cannot be told.
+    """The starts before this one.  Raises DirectoryUnusable if the commit log is older, or that cannot be told.
 
     Nothing is changed.
     """

@@ -34,7 +34,7 @@ def changed(
     save: Callable[[Mapping[str, tuple[bytes, int]]], bool],
     use: Callable[[Topic], None],
 ) -> Work[dict[str, TopicRefused]]:
-    """Replace the settings of topics by those given, as the topics are now; those that were refused, by name.
+    """Replace the settings of topics by those given, as the topics are now; the refusals, by name.
 
     `save` writes what is to be known of topics, by their names, and the versions that they have; False: others have
     changed one meanwhile.  `use` has the partitions of a topic go by its settings.

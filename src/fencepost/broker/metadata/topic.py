@@ -77,7 +77,7 @@ def stored_topic(key: str, stored: Versioned) -> Topic:
 
 
 def deleted_topic(key: str, stored: Versioned) -> tuple[uuid.UUID, DeletedTopic]:
-    """What is noted of a deleted topic; an older Fencepost noted its name only.  Raises MetadataDamaged."""
+    """The id of a deleted topic, its name and partitions (of an older Fencepost: most).  Raises MetadataDamaged."""
     try:
         name, _, count = stored.value.decode().partition(" ")
         return uuid.UUID(key.removeprefix(DELETED)), DeletedTopic(name, int(count or LARGEST_COUNT))

@@ -291,7 +291,7 @@ class Topics:
             self._let_go(name)
 
     def internal_count(self, name: str) -> int:
-        """How many partitions the internal topic has, or will have: once it is there the setting has no say."""
+        """The number of partitions that an internal topic has, or is to get by the settings if it is not there yet."""
         known = self.by_name.get(name)
         if known is not None:
             return len(known.partitions)

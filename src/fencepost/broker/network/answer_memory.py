@@ -35,7 +35,7 @@ class AnswerMemory:
         return bool(self._waiting) and self._untaken >= self.limit
 
     def left(self, least: int) -> int:
-        """How many bytes an answer may have that is made at once; never less than `least`."""
+        """Bytes that an answer may have that is made at once; never less than `least`."""
         return max(self.limit - self.used, least)
 
     def keep(self, count: int) -> None:

@@ -38,7 +38,7 @@ class ConnectionRate:
         """When the next connection may be accepted, if it came too early; else None."""
 
     def wait_seconds(self, now: float) -> float:
-        """How long the next one has to wait from now on."""
+        """Seconds that the next connection has to wait from `now` on."""
         if self._due is None:
             self._due = now + self._excess(now)
         return max(self._due - now, 0.0)
@@ -84,7 +84,7 @@ class ConnectionQuotas:
         self._open = 0
 
     def room(self) -> int:
-        """How many more may be accepted now."""
+        """The number of connections that may be accepted now."""
         if self._open >= self._most:
             logger.warning(
                 "all %d connections that max.connections allows are open: who connects now waits until one ends",
@@ -93,7 +93,7 @@ class ConnectionQuotas:
         return self._most - self._open
 
     def wait_seconds(self, now: float) -> float:
-        """How long nobody may be accepted from `now` on, because too many were."""
+        """Seconds from `now` on for which nobody may be accepted, because too many were."""
         found = self._rate.wait_seconds(now)
         if found > 0:
             logger.warning(
@@ -142,11 +142,11 @@ class Door:
         self._quotas = quotas
 
     def room(self) -> int:
-        """How many more may be accepted now."""
+        """The number of connections that may be accepted now."""
         return 0 if self._quotas is None else self._quotas.room()
 
     def wait_seconds(self, now: float) -> float:
-        """How long nobody may be accepted from `now` on, because too many were."""
+        """Seconds from `now` on for which nobody may be accepted, because too many were."""
         return 0.0 if self._quotas is None else self._quotas.wait_seconds(now)
 
     def accepted(self, now: float) -> None:

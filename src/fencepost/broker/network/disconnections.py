@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Disconnections:
-    """Who asked for which transactional id, and what follows when that connection closes."""
+    """The connections that claimed transactional ids; when one closes, what it left open is aborted, after a while."""
 
     def __init__(self, transactions: TransactionCoordinator, enabled: bool, grace_ms: Milliseconds) -> None:
         self._transactions = transactions

@@ -73,7 +73,7 @@ _NOTHING: Final[dict[str, Any]] = {
 
 
 def reply_to_failed(request: Any, header: RequestHeader, host: str, stops: StorageFailed | None) -> Reply:
-    """What is answered where a handler raised: UNKNOWN_SERVER_ERROR, or the end of this connection.
+    """The reply where a handler raised: UNKNOWN_SERVER_ERROR, or the end of this connection.
 
     `stops`: the node's disk has failed, and it ends.  Then nothing is answered: clients give up for an unknown error,
     but ask again where a connection is lost.

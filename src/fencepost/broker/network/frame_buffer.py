@@ -20,7 +20,7 @@ _SHORTEST: Final = 8
 
 
 def _other_protocol(beginning: bytes) -> str:
-    """What somebody speaks whose first four bytes are no length, and what to do; empty if that is not known."""
+    """The protocol that begins with these four bytes, which are no length, and what to do; empty if it is unknown."""
     if beginning.startswith(b"\x16\x03"):
         return ". It speaks TLS, which this node does not: security.protocol of the client must be PLAINTEXT"
     if beginning in (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI"):
@@ -64,7 +64,7 @@ class FrameBuffer:
         return max(min(max(2 * self.held, SMALL), self.announced), SMALL, self.held + _FIRST)
 
     def room(self) -> memoryview:
-        """Where to put what comes next; never empty."""
+        """The memory to put the next bytes in; never empty."""
         if self._end == len(self._bytes):
             self._move(self._larger)
         return self._view[self._end :]

@@ -141,7 +141,7 @@ def _nobody() -> None:
 
 
 class Reservation:
-    """What one connection has of the memory for requests: as much as its buffer grew to for the frame at hand.
+    """The share of one connection in the memory for requests: as much as its buffer grew to for the frame at hand.
 
     What a frame announces does not count: whoever announced a large one and sent nothing would keep all others waiting.
     `resume`: called when there may be more.

@@ -59,7 +59,7 @@ def in_steps(handler: Callable[[Any, RequestContext, Node], HandlerSteps[Reply]]
 
 
 def awaited(what: Awaitable[T]) -> HandlerSteps[T]:
-    """What is awaited, with others served until it is there."""
+    """The result of an awaitable, with others served until it is there."""
     return cast(T, (yield what))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Reply(NamedTuple):
-    """What a handler gives: a response, and the lsn that it depends on.
+    """A handler's response, and the lsn that it depends on.
 
     It leaves the process when everything up to `lsn` is durable: a power loss takes nothing back that a client knows.
     """

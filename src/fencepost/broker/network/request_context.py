@@ -24,7 +24,7 @@ class Peer:
 
 
 class RequestContext:
-    """Who sent a request, as its handler sees it: never changed, so that it may be kept while the request waits."""
+    """The sender of a request, as its handler sees it: never changed, so it may be kept while the request waits."""
 
     __slots__ = ("client_id", "peer", "version")
 

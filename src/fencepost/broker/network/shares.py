@@ -54,7 +54,7 @@ class Shares:
         return True
 
     def goes_on(self, again: Callable[[], None], now: float) -> bool:
-        """After each request: whether there may be another one.  If not, `again` is called in turn."""
+        """Whether the connection may have another request handled now.  If not, `again` is called in turn."""
         self._left -= 1
         self._turn_left -= 1
         if not self._is_running:

@@ -56,7 +56,7 @@ _TOMBSTONE: Final = 3
 
 
 class CommitFor(NamedTuple):
-    """Who commits offsets, as the request says."""
+    """The group and the member that commit offsets, as the request names them."""
 
     group_id: str
     member_id: str

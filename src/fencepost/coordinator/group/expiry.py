@@ -47,7 +47,7 @@ def portions(groups: Sequence[str], offsets: Offsets) -> Iterator[list[str]]:
 def expired(
     group_id: str, group: ClassicGroup | None, offsets: Offsets, retention_ms: Milliseconds, now: Milliseconds
 ) -> Expired | None:
-    """What of a group is to be forgotten; None: nothing.  `group` is None where only its offsets are known."""
+    """The offsets of a group that expire, and whether it does; or None.  `group`: None if only offsets are known."""
     if group is not None and group.state is not ClassicGroupState.EMPTY:
         return _of_members(group, offsets, retention_ms, now)
     since = group.state_timestamp if group is not None and group.protocol_type else NO_TIMESTAMP

@@ -16,7 +16,7 @@ from fencepost.protocol.types import CONSUMER_OFFSETS, FIRST_OFFSET, NO_PRODUCER
 
 
 class _Newest:
-    """What counts of a journal that is being read: of each key the last record, none of them decoded.
+    """The last record of each key of a journal that is being read, none of them decoded.
 
     Keys are compared without their version: that of offsets says nothing but which software wrote them.
     """
@@ -81,7 +81,7 @@ class _Newest:
                 self._offsets[key] = record
 
     def records(self) -> Iterator[tuple[UnreadRecord, ProducerId | None]]:
-        """What is left: first what is said of groups, without a producer id, then offsets and their producer ids.
+        """The records that are left, those of groups first (None), then those of offsets with their producer ids.
 
         It is forgotten with that.
         """

@@ -36,7 +36,7 @@ from fencepost.protocol.types import (
 
 
 class AddPartitions(NamedTuple):
-    """What is to be added.  `transaction_version`: 2 for an implicit add (AddPartitionsToTxn v4 and later), else 0."""
+    """The partitions to add.  `transaction_version`: 2: an implicit add (AddPartitionsToTxn v4 and later); else 0."""
 
     producer_id: ProducerId
     producer_epoch: Epoch

@@ -224,7 +224,7 @@ class TransactionCoordinator:
         return (yield from listing.select(found, filters, self._clock.now(), pace))
 
     def count_by_state(self) -> Counter[State]:
-        """How many transactional ids of this node are in each state."""
+        """The number of transactional ids of this node in each state."""
         return Counter(entry.transaction.state for entry in self._entries.values())
 
     def partition_for(self, transactional_id: str) -> int:

@@ -15,7 +15,7 @@ from fencepost.protocol.types import NO_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, Epoc
 
 
 class Refusal(NamedTuple):
-    """Nothing changes.  `timed_out`: the caller's pair is the one that the server timed out (KIP-588)."""
+    """The error; nothing changes.  `timed_out`: the caller's pair is the one that the server timed out (KIP-588)."""
 
     error: ErrorCode
     timed_out: bool = False

@@ -47,7 +47,7 @@ FIRST_BUMPING_VERSION: Final = 5
 
 
 class Outcome(Enum):
-    """What an accepted EndTxn does; otherwise it is refused with an error code."""
+    """The outcomes of an accepted EndTxn; any other is refused with an error code."""
 
     PREPARE = "decide, and write the markers"
     PREPARE_EMPTY = "abort what never began: nothing to mark, but the epoch is bumped"
@@ -55,7 +55,7 @@ class Outcome(Enum):
 
 
 class EpochRelation(Enum):
-    """How the caller's epoch relates to the current one."""
+    """The relation of the caller's epoch to the current one."""
 
     CURRENT = "the current pair"
     REPEATING = "the pair that the last end bumped"

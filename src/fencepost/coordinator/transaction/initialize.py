@@ -58,7 +58,7 @@ from fencepost.protocol.types import (
 
 
 class Claim(Enum):
-    """How the pair in an InitProducerId relates to the transactional id."""
+    """The relation of the pair in an InitProducerId to the transactional id."""
 
     NEW_INSTANCE = "no pair"
     CURRENT = "the current pair"
@@ -70,7 +70,7 @@ class Claim(Enum):
 
 
 class Outcome(Enum):
-    """What an InitProducerId does; otherwise it is refused with an error code."""
+    """The outcomes of an InitProducerId that is not refused with an error code."""
 
     BUMP = "the next epoch, or a fresh producer id if the epoch is exhausted"
     REPEAT = "the current pair, and the transaction that it ended is forgotten"
@@ -108,7 +108,7 @@ class Initialize(NamedTuple):
 
 
 def claim_of(transaction: TransactionMetadata, expected: ProducerIdAndEpoch) -> Claim:
-    """How the pair relates to an initialised transactional id."""
+    """The relation of the pair to an initialised transactional id."""
     current = transaction.current
     if expected == NO_PRODUCER:
         return Claim.NEW_INSTANCE

@@ -130,7 +130,7 @@ def read(partition: int, batches: Iterator[tuple[BatchHeader, Buffer]]) -> Itera
 
 
 def decode(partition: int, record: UnreadRecord) -> Entry | None:
-    """What a record says; None if its key is of an unknown version, and so no transactional id's.
+    """The entry that a record holds; None if its key is of an unknown version, and so no transactional id's.
 
     Raises JournalUnreadable.
     """

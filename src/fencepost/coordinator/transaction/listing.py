@@ -37,7 +37,7 @@ class Listed(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What ListTransactions answers.  `unknown_states`: names in the filter that are no state's."""
+    """The result of ListTransactions.  `unknown_states`: names in the filter that are no state's."""
 
     error: ErrorCode
     unknown_states: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Listing(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """What ListTransactions filters by; an empty filter, or -1, lets everything pass."""
+    """The filters of ListTransactions; an empty one, or -1, lets everything pass."""
 
     states: Sequence[str] = ()
     producer_ids: Sequence[int] = ()

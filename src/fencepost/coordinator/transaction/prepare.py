@@ -94,7 +94,7 @@ def prepare(
 
 
 def complete(transaction: TransactionMetadata, now: Milliseconds) -> TransactionMetadata:
-    """What a prepared transaction becomes when its markers are written.  The same for every `now` but the timestamp."""
+    """The prepared transaction as it is when its markers are written.  The same for every `now` but the timestamp."""
     producer_id, producer_epoch = transaction.producer_id, transaction.producer_epoch
     instance_epoch, claimed = transaction.instance_epoch, NO_PRODUCER
     previous = transaction.previous_producer_id

@@ -91,7 +91,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def deadline(self) -> Milliseconds | None:
-        """When the open transaction times out; None if none is open or it never does (two-phase commit)."""
+        """The time at which the open transaction times out; None if none is open or it never does (two-phase)."""
         if self.state is not State.ONGOING or self.pending is not None or self.timeout_ms == NO_TIMEOUT:
             return None
         return Milliseconds(self.start_timestamp + self.timeout_ms)

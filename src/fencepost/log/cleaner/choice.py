@@ -40,7 +40,7 @@ class SegmentFacts(NamedTuple):
 
 
 class Range(NamedTuple):
-    """What a pass over one log would be.  Sizes in bytes."""
+    """The range of a pass over one log.  Sizes in bytes."""
 
     first_dirty_offset: Offset
     upper_bound: Offset

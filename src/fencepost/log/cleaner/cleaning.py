@@ -45,7 +45,7 @@ class Uncleanable(Exception):
 
 
 class Abandoned(Exception):
-    """Somebody else changed these segments meanwhile; nothing is wrong."""
+    """The pass ends, for somebody else has changed its segments meanwhile; nothing is wrong."""
 
 
 class Log(Protocol):
@@ -69,7 +69,7 @@ class Log(Protocol):
 
 @dataclass(slots=True)
 class Statistics:
-    """How many bytes and records a pass read, wrote and kept."""
+    """Counts of bytes and records that a pass read, wrote and kept."""
 
     bytes_mapped: int = 0
     bytes_read: int = 0
@@ -298,7 +298,7 @@ class Pass:
             yield at, header, data
 
     def _section(self, header: BatchHeader, data: memoryview) -> Steps[bytes]:
-        """The encoded records of a batch that is whole."""
+        """The encoded records of a batch that is whole.  Raises Uncleanable, ProtocolError."""
         if not crc_matches(data, 0, header):
             raise Uncleanable(f"{self._place} is damaged: the checksum of the batch does not match")
         body = rewriting.records_section(header, data)

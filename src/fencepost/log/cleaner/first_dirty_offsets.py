@@ -76,7 +76,7 @@ def decode(data: bytes) -> dict[LogId, Offset]:
 
 
 def read(disk: Disk, root: Path) -> dict[LogId, Offset]:
-    """What the file in a data directory says; nothing if it is not there or not whole."""
+    """The content of the file in a data directory; nothing if it is not there or not whole."""
     if not disk.exists(root / NAME):
         return {}
     file = disk.open(root / NAME)

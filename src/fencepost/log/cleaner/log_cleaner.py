@@ -37,7 +37,7 @@ _MEASURED_FOR: Final = 0.25
 
 
 class Timer(Protocol):
-    """What `call_later` returns."""
+    """A timer of the event loop, as `call_later` returns it."""
 
     def cancel(self) -> None: ...
 

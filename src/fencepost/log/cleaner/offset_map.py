@@ -32,7 +32,7 @@ class OffsetMap:
 
     @property
     def utilization(self) -> float:
-        """How full the map is, 0 to 1."""
+        """The part of the map that is full, 0 to 1."""
         return len(self._offsets) / self._capacity
 
     def put(self, key: bytes, offset: Offset) -> bool:

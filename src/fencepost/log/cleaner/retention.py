@@ -40,7 +40,7 @@ from it to the time of any record."""
 
 
 class LastBatch(NamedTuple):
-    """What the log must keep of an active producer: its epoch, and its last data batch under that."""
+    """The last batch of an active producer, and its epoch, which the log must keep."""
 
     data_offset: Offset | None
     """Last offset of its last data batch under its epoch; None: its epoch is known from a marker only."""
@@ -48,7 +48,7 @@ class LastBatch(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What becomes of a batch when its log is compacted."""
+    """The fate of a batch when its log is compacted."""
 
     records_go: bool
     """All of them, whatever they are."""
@@ -118,7 +118,7 @@ def new_horizon(now: Milliseconds, delete_retention_ms: Milliseconds) -> Millise
 def judge(
     header: BatchHeader, discardable: bool, last: LastBatch | None, upper_bound: Offset, now: Milliseconds
 ) -> Verdict:
-    """What becomes of a batch.
+    """The fate of a batch when its log is compacted.
 
     `discardable`: aborted data, or a control batch that nobody needs.  `last`: of its producer, None if that is not
     active.  `upper_bound`: where the pass ends.

@@ -64,7 +64,7 @@ class Surveyor:
         """Logs that cannot be cleaned until the node is started again, and why."""
 
     def survey(self, now: Milliseconds, taken: Set[Partition]) -> Generator[None, None, list[Chosen]]:
-        """What is worth a pass and is not `taken`, the dirtiest last; in steps, one for each log that may be cleaned.
+        """The partitions worth a pass that are not `taken`, the dirtiest last; a step for each that may be cleaned.
 
         `now` is the wall clock's time.
         """

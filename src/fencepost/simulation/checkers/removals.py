@@ -66,7 +66,7 @@ class Removals:
 
 
 def _before_start(partition: Partition) -> Iterator[tuple[str, int, str]]:
-    """Every record that is there and before the start."""
+    """The records that are in the log before its start, as topic, partition and value."""
     for header, batch in partition.scan(partition.segments[0].base_offset):
         if header.base_offset >= partition.log_start_offset:
             break

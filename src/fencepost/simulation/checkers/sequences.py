@@ -17,7 +17,7 @@ _INTERNAL: Final = (TRANSACTION_STATE, CONSUMER_OFFSETS)
 
 
 class _Place(NamedTuple):
-    """How far a producer has come in a partition."""
+    """The progress of a producer in a partition."""
 
     epoch: Epoch
     following: int | None

@@ -126,7 +126,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """What was appended up to this lsn survives a power loss."""
+    """All that was appended up to this lsn survives a power loss."""
 
     time: int
     lsn: Lsn
@@ -180,7 +180,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something befalls the node: a kind of trouble begins, or is over."""
+    """A kind of trouble that befalls the node begins, or is over."""
 
     time: int
     what: str

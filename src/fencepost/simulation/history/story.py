@@ -50,7 +50,7 @@ class Sentence(NamedTuple):
 
 
 def tell(events: Iterable[Event]) -> Iterator[Sentence]:
-    """Every event in order.  What belongs together is known by the number of the exchange or call, behind #."""
+    """A sentence for each event, in order.  # and a number tell which exchange or call it belongs to."""
     asked: dict[int, Request] = {}
     called: dict[int, Call] = {}
     clients: dict[str, None] = {}

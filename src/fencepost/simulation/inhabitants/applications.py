@@ -37,7 +37,7 @@ _LONGEST: Final = 180
 
 
 class ApplicationsPlan(NamedTuple):
-    """Which applications there are, and what befalls their drivers and tasks."""
+    """The applications of a run, and what befalls their drivers and tasks."""
 
     names: tuple[str, ...] = ("a", "b")
     trouble: Trouble = Trouble()
@@ -145,7 +145,7 @@ async def _hold_transactions_open(process: Process, seconds: float) -> None:
 
 
 async def look(world: World, names: Sequence[str]) -> Seen:
-    """What is in the topics of these applications, as read_committed shows it.  Raises AssertionError if that hangs."""
+    """The content of these applications' topics, by read_committed.  Raises AssertionError if a transaction hangs."""
     records = await _read_committed(world, [*PLACES, PARTITION])
     rows = {at: [Shown.decode(record.value or b"") for record in records[at]] for at in PLACES}
     progress = [

@@ -37,7 +37,7 @@ class ClassicGroupState(Enum):
 
 
 class Cause(Enum):
-    """What moves a group from one state to another."""
+    """The causes of a change of a group's state."""
 
     MEMBER_JOINS = "a JoinGroup that needs a new generation"
     MEMBER_GOES = "LeaveGroup, or the end of a session"

@@ -67,7 +67,7 @@ class Join(NamedTuple):
 
 
 class Joiner(Enum):
-    """Who joins, as its ids and protocols tell."""
+    """The kinds of joiners, told by their ids and protocols."""
 
     WITHOUT_ID = "a dynamic member without an id, v4 and later"
     NEW = "a static member that is new, or a dynamic one without an id below v4"
@@ -80,7 +80,7 @@ class Joiner(Enum):
 
 
 class Outcome(Enum):
-    """What an accepted JoinGroup does; otherwise it is refused with an error code."""
+    """The outcomes of an accepted JoinGroup; any other is refused with an error code."""
 
     GIVE_ID = "MEMBER_ID_REQUIRED: it is a pending member"
     ADD = "is added, a rebalance begins, and it waits"

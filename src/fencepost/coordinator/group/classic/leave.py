@@ -19,7 +19,7 @@ from fencepost.protocol.types import Milliseconds
 
 
 class MemberIdentity(NamedTuple):
-    """Who leaves.  A member id of "" beside an instance id: whoever is this static member."""
+    """The ids of a member that leaves.  A member id of "" beside an instance id: whoever is this static member."""
 
     member_id: str
     group_instance_id: str | None

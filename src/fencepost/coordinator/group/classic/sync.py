@@ -44,7 +44,7 @@ class Sync(NamedTuple):
 
 
 class Outcome(Enum):
-    """What an accepted SyncGroup does; otherwise it is refused with an error code."""
+    """The outcomes of an accepted SyncGroup; any other is refused with an error code."""
 
     AWAIT = "waits for the leader's; the leader's own is written to the journal, and everybody is answered"
     ANSWER = "is answered with its assignment"

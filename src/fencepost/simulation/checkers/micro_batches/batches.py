@@ -21,7 +21,7 @@ def batches(seen: Seen, application: str) -> dict[int, tuple[Ends, Ends]]:
 
 
 def shown_of(seen: Seen, application: str) -> Iterator[Shown]:
-    """Every row of an application that is in the log, as it is shown."""
+    """The rows of an application that are in the log, as they are shown."""
     for rows in seen.rows.values():
         for shown in rows:
             if shown.row.application == application:

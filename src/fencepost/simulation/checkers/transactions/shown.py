@@ -21,6 +21,6 @@ def number_of(tag: str) -> int:
 
 
 def in_order(outcomes: Outcomes) -> list[Sent]:
-    """Every record that anybody sent; those of each producer in the order in which it sent them."""
+    """All records that were sent; those of each producer in the order in which it sent them."""
     every = {**outcomes.committed, **outcomes.aborted, **outcomes.unknown}
     return [sent for tag in sorted(every, key=number_of) for sent in every[tag]]
