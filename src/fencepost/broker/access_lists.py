@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fencepost.broker.network.request_context import RequestContext
 
 Refusal = tuple[ErrorCode, str | None]
-"""Why there is nothing to show or to change, and a sentence for a person."""
+"""The error for a request about access lists, and a sentence for a person or None."""
 
 
 def refusal(context: RequestContext, operation: Operation) -> Refusal:

@@ -12,7 +12,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.describe_client_quotas import ComponentData
 
 Refusal = tuple[ErrorCode, str]
-"""Why a filter makes no sense, and a sentence for a person."""
+"""The error for a filter that makes no sense, and a sentence for a person."""
 
 _IP: Final = "ip"
 _ENTITY_TYPES: Final = ("user", "client-id", _IP)

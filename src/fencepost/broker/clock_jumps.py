@@ -20,7 +20,7 @@ from fencepost.runtime import Clock
 logger = get_logger(__name__)
 
 LEAST_MS: Final = 10_000
-"""What is less may be a busy machine, or a clock that is steered."""
+"""A smaller difference is no jump: the machine may be busy, or the clock steered."""
 _MOST_KEPT: Final = 100
 
 

@@ -104,9 +104,9 @@ class Node:
     local_markers: LocalMarkers
     """Writes markers into the partitions of this node."""
     markers: Markers
-    """How the coordinator reaches the leaders of partitions."""
+    """The coordinator's way to the leaders of partitions."""
     registrar: Registrar
-    """How leaders reach the coordinator."""
+    """The leaders' way to the coordinator."""
     cleaner: LogCleaner
     fetch_sessions: FetchSessions
     slices: Slices

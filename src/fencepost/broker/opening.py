@@ -47,9 +47,9 @@ class Parts:
     rebuild_metadata: bool
     """Whether lost metadata may be made again from the partitions."""
     markers: Callable[[LocalMarkers], Markers]
-    """What lies between the coordinator and the leaders of this node."""
+    """Makes the way from the coordinator to the leaders of this node."""
     registrar: Callable[[LocalRegistrar], Registrar]
-    """What lies between the leaders of this node and the coordinator."""
+    """Makes the way from the leaders of this node to the coordinator."""
 
 
 def open_node(parts: Parts) -> Node:

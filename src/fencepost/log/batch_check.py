@@ -35,7 +35,7 @@ LEAST_UNFOLDED: Final = UNFOLDED_AT_ONCE
 """Bytes to which any batch may unfold."""
 
 MOST_RECORD_ERRORS: Final = 100
-"""How many records of a batch are named as wrong.  (Apache Kafka names all.)"""
+"""The number of records of a batch that are named as wrong, at most.  (Apache Kafka names all.)"""
 
 _FOLDED_AT_ONCE: Final = 256 * 1024
 """Bytes of records that are compressed without leaving it to another thread: hard levels do 5 MB in a second."""
@@ -46,10 +46,10 @@ class Checked(NamedTuple):
 
     settings: LogSettings
     header: BatchHeader
-    """What the batch says of itself, as it came."""
+    """The header of the batch as it came."""
     refused: Refused | None
     max_timestamp: Milliseconds = NO_TIMESTAMP
-    """What the header must say: the largest one of the records, where these keep their own."""
+    """The timestamp for the header: the largest of the records, where these keep their own."""
     anew: bytes | None = None
     """The batch in the codec of its topic, where it came in another one."""
 

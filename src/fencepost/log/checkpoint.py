@@ -67,7 +67,7 @@ class Checkpoint:
         self._disk, self._logged_reasons, self._identified = disk, logged_reasons, identified
         self._opened: list[File] = []
         self.files: list[File] = []
-        """What must be synced."""
+        """The files that must be synced."""
         self.places: dict[Partition, Place] = {}
         self.named: set[Partition] = set()
         """Partitions whose newest segment the commit log names as it is at this place."""

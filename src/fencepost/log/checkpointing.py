@@ -72,7 +72,7 @@ class Checkpoints:
         self._room: asyncio.Future[None] | None = None
         """Set while a checkpoint waits for something that it lacks, and what wakes it."""
         self.aside = aside
-        """What every generation must say of partitions that are not served."""
+        """The entries about partitions that are not served, which every generation must have."""
         self._logged_reasons: MutableMapping[Partition, str] = WeakKeyDictionary()
         """Partitions that cannot be written down, and why."""
         self._identified = WeakSet[Partition]()

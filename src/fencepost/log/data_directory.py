@@ -289,9 +289,9 @@ class Survey(NamedTuple):
     """Entries of a data directory that are no partition in use."""
 
     deleted: list[str]
-    """What deleted topics left behind when the node ended in between."""
+    """Directories that deleted topics left behind when the node ended in between."""
     strays: list[str]
-    """What nobody knows: not ours to remove."""
+    """Entries that nobody knows: not ours to remove."""
 
 
 class DeletedTopic(NamedTuple):

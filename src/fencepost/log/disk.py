@@ -54,7 +54,7 @@ class Room(NamedTuple):
     total: int
     """Bytes of the whole disk."""
     free_files: int | None
-    """How many more files it can have; None if that has no limit."""
+    """The number of files that it can have besides; None if that has no limit."""
 
 
 class File(Protocol):

@@ -35,7 +35,7 @@ class _Index:
         self._disk = disk
         self._path = path
         self._tail = bytearray()
-        """What is not in the file yet."""
+        """The entries that are not in the file yet, encoded."""
         self._in_file: int | None = None
         self._newest: tuple[int, int] | None = None
         """The last entry, once it was asked for."""

@@ -68,7 +68,7 @@ class _File:
         self.used = True
         """Whether it was used since it was last looked at for closing."""
         self.failure: OSError | None = None
-        """Why it could not be synced when its descriptor was needed."""
+        """The error with which it could not be synced when its descriptor was needed."""
 
     def pwrite(self, data: Buffer, at: int) -> None:
         self.pins.append(None)

@@ -78,12 +78,12 @@ class ProducerEntry:
     coordinator_epoch: LeaderEpoch = NO_LEADER_EPOCH
     last_timestamp: Milliseconds = NO_TIMESTAMP
     open_first_offset: Offset | None = None
-    """Where its open transaction begins here."""
+    """First offset of its open transaction here; None if none is open."""
     batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=WINDOW))
     opened_by: VerificationGuard | None = None
     """The guard of the write that opened its transaction here."""
     last_seen: int = -1
-    """When the broker last heard of it, by its own clock: record timestamps are the client's (facts §13.7, 9)."""
+    """When the broker last heard of it (ms), by its own clock: record timestamps are the client's (facts §13.7, 9)."""
 
     @property
     def last_sequence(self) -> int:

@@ -22,7 +22,7 @@ class Sized(Protocol):
     base_offset: Offset
     size: int
     created: int
-    """When its first batch came, by the broker's clock; -1 while empty or unknown."""
+    """When its first batch came (ms), by the broker's clock; -1 while empty or unknown."""
 
     @property
     def max_timestamp(self) -> Milliseconds:

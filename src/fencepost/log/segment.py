@@ -24,7 +24,7 @@ logger = get_logger(__name__)
 
 _WALK_BYTES = 1024 * 1024
 SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", SUFFIX)
-"""How the names of a segment's files end."""
+"""The endings of the names of a segment's files."""
 _MISSING: Final = ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -52,7 +52,7 @@ class Segment:
             self.transactions = TransactionIndex.read(disk, self._beside(".txnindex"))
         self.file, self.indexes = file, self._no_indexes()
         self.next_offset = NO_OFFSET
-        """What follows the last batch; -1: not known."""
+        """The offset behind the last batch; -1: not known."""
         self._sums: SegmentSums | None = None
         """What its indexes must be, as long as that was not looked at."""
         self._making: Making | None = None
@@ -61,7 +61,7 @@ class Segment:
         if self.size:
             self.indexes.believe_times()
         self.created = -1
-        """When the first batch came, by the broker's clock; -1 while empty or unknown."""
+        """When the first batch came (ms), by the broker's clock; -1 while empty or unknown."""
 
     @property
     def path(self) -> Path:

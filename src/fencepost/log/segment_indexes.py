@@ -19,7 +19,7 @@ T = TypeVar("T")
 logger = get_logger(__name__)
 
 HEADERS_AT_ONCE: Final = 1000
-"""How many batches are noted, or passed by, in one step."""
+"""The number of batches that are noted, or passed by, in one step."""
 
 
 class SegmentIndexes:

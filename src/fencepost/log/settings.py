@@ -23,9 +23,9 @@ class LogSettings:
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1024 * 1024 + 12
     compression: Compression | None = None
-    """What batches are kept in, whatever they came in; None (compression.type=producer) for as they came."""
+    """The codec that batches are kept in; None (compression.type=producer): the one that they came in."""
     compression_level: int | None = None
-    """How hard its codec works, where it has levels."""
+    """The level of that codec, where it has levels; None: the usual one."""
     message_timestamp_type: str = "CreateTime"
     timestamp_before_max_ms: Milliseconds = Milliseconds(LONG)
     timestamp_after_max_ms: Milliseconds = Milliseconds(3600 * 1000)

@@ -68,7 +68,7 @@ _LZ4_BLOCK: Final = 64
 """For so many bytes one more block is looked at: 64 KB, the least that a full one has, are never folded to fewer."""
 
 USUAL_LEVELS: Final = {Compression.GZIP: 6, Compression.LZ4: 4, Compression.ZSTD: 3}
-"""How hard the codecs that have levels work, unless they are told."""
+"""The levels of codecs that have some, where none is given."""
 
 
 def compress(compression: Compression, data: bytes, level: int | None = None) -> bytes:

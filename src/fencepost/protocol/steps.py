@@ -57,7 +57,7 @@ class Pace:
     def __init__(self, left: int = STEP, room: Room | None = None) -> None:
         self.left = left
         self.pauses = 0
-        """How often others may have been served meanwhile."""
+        """The number of pauses so far, in which others may have been served."""
         self.room = room
         """The memory for what is unfolded; None: there is enough."""
         self.held = 0

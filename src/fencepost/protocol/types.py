@@ -9,7 +9,7 @@ from typing import Annotated, Final, NamedTuple, NewType, TypeAlias
 Milliseconds = NewType("Milliseconds", int)
 """A point in time (since the Unix epoch) or a duration, by context."""
 Offset = NewType("Offset", int)
-"""Where a record stands in its partition, from 0 on."""
+"""The place of a record in its partition, from 0 on."""
 Epoch = NewType("Epoch", int)
 """The epoch of a producer, 0 to `MAX_PRODUCER_EPOCH`, or the generation of a group; -1: none."""
 LeaderEpoch = NewType("LeaderEpoch", int)

@@ -36,9 +36,9 @@ class Stage:
     outcomes: Outcomes
     load: Load
     passes: list[Part] = field(default_factory=list)
-    """What each reader of committed records was shown, each time that it read."""
+    """The records that each reader of committed records was shown, each time that it read."""
     uncommitted: list[Part] = field(default_factory=list)
-    """What each reader of all records there are was shown, each time that it read."""
+    """The records that each reader of uncommitted records was shown, each time that it read."""
 
 
 Work = Coroutine[Any, Any, None]

@@ -69,7 +69,7 @@ class CutConnection(asyncio.Transport, asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._socket: asyncio.Transport | None = None
         self._late: deque[bytes] = deque()
-        """What is on its way, in the order in which it was sent."""
+        """Bytes on their way, in the order in which they were sent."""
         self._last = 0.0
         """When the last of that leaves, by the loop's clock in seconds."""
         self._nobodys = bytearray(_NOBODYS)

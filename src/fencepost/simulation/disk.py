@@ -117,7 +117,7 @@ class SimulatedDisk:
         self.sync_failed = False
         """Whether the sync that `fail_sync_after` told of has failed."""
         self.life = 0
-        """How often it has been crashed: handles of an earlier life are dead."""
+        """The number of crashes so far: handles of an earlier life are dead."""
 
     # Faults
 

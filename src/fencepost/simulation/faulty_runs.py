@@ -49,10 +49,10 @@ class Plan(NamedTuple):
     request_faults: Mapping[RequestFault, float] = {}
     apis: tuple[int, ...] | None = None
     crashes: float = 0
-    """Of each incident, how likely the broker crashes; otherwise nothing happens, or coordinators move."""
+    """The probability that the broker crashes at an incident; else nothing happens, or coordinators move."""
     moves: float = 0
     changes: float = 0
-    """How likely transaction.version is changed at an incident, to any level."""
+    """The probability that transaction.version is changed at an incident, to any level."""
     incidents: int = 20
     level: int = 2
     producers: int = 3

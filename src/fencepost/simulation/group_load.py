@@ -35,7 +35,7 @@ REBORN: Final = "reborn"
 SESSION_MS: Final = 600
 REBALANCE_MS: Final = 1500
 POLLED: Final = (1, 3, 10, 40)
-"""How many records a member takes at once, at most."""
+"""The numbers of records that a member takes at once, at most."""
 _BOUND: Final = 30.0
 """Seconds within which every call returns, and the end of a block comes, whatever goes wrong."""
 OPTIONS: Final[Mapping[str, Any]] = {
@@ -64,7 +64,7 @@ class Group(NamedTuple):
     changing: bool = False
     """Its members but the first leave out topics now and then."""
     strategies: Sequence[str] = (RANGE, COOPERATIVE_STICKY)
-    """How partitions are shared out among them."""
+    """The assignors that its members name."""
     output: str = ""
     """The topic that its members write to, if they do."""
     batches: bool = False

@@ -120,4 +120,4 @@ class Seen(NamedTuple):
     records: Sequence[tuple[str, Progress]]
     """Progress records of all applications, in their order."""
     positions: Mapping[str, Ends | None]
-    """Where each application's group is; None: nowhere."""
+    """The ends at which each application's group is; None: it has no offsets."""

@@ -59,7 +59,7 @@ class _Listening:
         """Whose it is: what arrives runs as the listener's."""
         self._port = port
         self.is_open = is_open
-        """Else whoever connects is refused."""
+        """Whether it accepts: else whoever connects is refused."""
 
     @property
     def port(self) -> int:

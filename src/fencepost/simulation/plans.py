@@ -128,7 +128,7 @@ class Plan(NamedTuple):
     seed: int
     """Decides whatever is said nowhere else."""
     seconds: float
-    """How long they work, in virtual time."""
+    """Seconds of virtual time for which the clients work."""
     circumstances: Circumstances
     clients: Mapping[str, Window]
     script: Script | None = None

@@ -46,7 +46,7 @@ class Process:
         self.stood_still = 0.0
         """Seconds for which it stood still, in all."""
         self._kept: list[Handle] = []
-        """What would have run while it stood still."""
+        """The callbacks that would have run while it stood still."""
         self._connections: list[SimulatedTransport] = []
         self._started: list[asyncio.Future[Any]] = []
         self._held = (0.0, 0.0)

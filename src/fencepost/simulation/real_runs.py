@@ -46,7 +46,7 @@ class RealPlan(NamedTuple):
     seconds: float
     """For how long requests go wrong."""
     clients: Mapping[str, int]
-    """How many there are of each kind (cast.KINDS)."""
+    """The number of clients of each kind (cast.KINDS)."""
     load: Load
     request_faults: Mapping[RequestFault, float]
 
@@ -71,7 +71,7 @@ class Report(NamedTuple):
     found: Found
     outcomes: Outcomes
     befallen: Counter[str]
-    """How many requests each fault befell."""
+    """The number of requests that each fault befell."""
     faults: list[str]
     """The broken promises."""
     reads: int

@@ -44,7 +44,7 @@ class RealWorld:
         self.calm = asyncio.Event()
         """Once set nothing goes wrong any more."""
         self.befallen: Counter[str] = Counter()
-        """How many requests each fault befell."""
+        """The number of requests that each fault befell."""
         self._at_work: dict[asyncio.Task[None], None] = {}
         self._late_until = 0.0
         """When all that was sent late has arrived, by the loop's clock in seconds."""

@@ -19,7 +19,7 @@ class Shape(NamedTuple):
     """The keys and the size of the records of a run."""
 
     keys: int = 0
-    """How many keys a producer has; 0: its records have none."""
+    """The number of keys of a producer; 0: its records have none."""
     largest_batch: int = 0
     """Bytes that a batch with one record may have; 0: no record is larger than its value."""
 

@@ -111,7 +111,7 @@ class Transaction(NamedTuple):
     number: int
     """Its own, by which its records are known."""
     time: float
-    """When it is begun, at the earliest."""
+    """The earliest time at which it is begun."""
     records: tuple[Write, ...]
     end: End = End.COMMITS
     position: bool = False

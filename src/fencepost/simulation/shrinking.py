@@ -18,7 +18,7 @@ _SHARES: Final = (0.0, 0.05, 0.2, 0.5, 0.8)
 _DIGITS: Final = 3
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where a part of a value is: names of fields, keys, numbers of elements."""
+"""The place of a part of a value: names of fields, keys, numbers of elements."""
 
 
 def smallest(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:

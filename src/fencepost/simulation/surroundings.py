@@ -12,7 +12,7 @@ from fencepost.runtime import Runtime
 from fencepost.simulation.script import Prompter
 
 TOPICS: Final[Mapping[str, int]] = {"left": 2, "right": 3}
-"""What producers write to, and the number of partitions of each."""
+"""The topics that producers write to, with the number of partitions of each."""
 
 
 class Cluster(NamedTuple):
@@ -22,7 +22,7 @@ class Cluster(NamedTuple):
     port: int
     topics: Mapping[str, int] = TOPICS
     prefix: str = ""
-    """What their transactional ids and groups begin with there."""
+    """The beginning of their transactional ids and groups there."""
 
     @property
     def address(self) -> str:

@@ -14,7 +14,7 @@ class Taken(NamedTuple):
 
     records: list[ConsumerRecord]
     next_offsets: dict[TopicPartition, int | OffsetAndMetadata] | None = None
-    """What the consumer says is to be committed behind it; None where it does not say."""
+    """The offsets to commit behind them, as the consumer says; None where it does not say."""
 
 
 async def take(consumer: Consumer, wait_ms: float, most: int = 500, *, batches: bool) -> Taken:

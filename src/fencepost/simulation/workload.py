@@ -38,32 +38,32 @@ class Load(NamedTuple):
     """The load of producers: what they do beside writing, committing and aborting, and by which settings."""
 
     positions: float = 0
-    """How many of the transactions also commit a position of a group: the number of the transaction."""
+    """The share of transactions that also commit an offset of a group: the number of the transaction."""
     prepares: bool = False
     """Whether impatient ones also prepare transactions."""
     two_phase: bool = False
     """Whether the transactions of impatient ones have no time-out (KIP-939)."""
     takeovers: float = 0
-    """In how many another instance takes over while the first goes on."""
+    """The share of transactions in which another instance takes over while the first goes on."""
     transaction_timeout_ms: int = 60_000
     request_timeout_ms: int = 2000
     delivery_timeout_ms: int = 120_000
     pause: float = 0
     """Seconds between transactions, about."""
     most_records: int = 6
-    """How many records a transaction has, at most."""
+    """The most records that a transaction has."""
     batch_bytes: int = 256 * 1024
     max_in_flight: int = 5
     compression: str = "none"
     """The codec of the batches."""
     together: float = 0
-    """In how many transactions the records of a partition are handed over in one call."""
+    """The share of transactions in which one call hands over the records of a partition."""
     batches: bool = False
     """Whether readers take what was fetched of one partition at once."""
     impatience_ms: int = 400
     """Milliseconds that readers, and those who send raw requests or single records, wait for an answer."""
     shape: Shape = Shape()
-    """How the records are made."""
+    """The keys and the size of the records."""
 
 
 class Sent(NamedTuple):
@@ -88,9 +88,9 @@ class Outcomes:
     removed: Set[tuple[str, int, str]] = frozenset()
     """Records that somebody deleted, or retention took: topic, partition, value."""
     keys: int = 0
-    """How many keys each producer has, where the topics are compacted; 0 where they are not."""
+    """The number of keys of each producer, where the topics are compacted; 0 where they are not."""
     sights: Sights = field(default_factory=Sights, compare=False)
-    """What readers were shown."""
+    """The records that readers were shown."""
 
 
 async def send(producer: Producer, sent: Sent, shape: Shape) -> asyncio.Future[RecordMetadata]:

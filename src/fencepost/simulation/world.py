@@ -106,7 +106,7 @@ class World:
         self.may_end_early = False
         """A start does not know that the clock was set ahead meanwhile: what is open may be too old then."""
         self.largest_skew_ms = 0
-        """How far the clocks of clients are off from that of the node, at most."""
+        """Milliseconds that the clocks of clients are off from that of the node, at most."""
         self._producer_ids = ProducerIds()
         self._told_stable: Told = {}
         self._lives = 0

@@ -49,13 +49,13 @@ class FetchPlan:
         self._storage = node.storage
         self._answers = node.answer_memory
         self.reads: list[tuple[Asked, Partition | ErrorCode]] = []
-        """What is read, and where: an error where it cannot be read now."""
+        """The partitions to read, each with its log, or the error why it cannot be read now."""
         self._of_id: dict[str | int, Topic] = {}
         self._allowed: dict[str, bool] = {}
         self._context = context
         self._node = node
         self.refused: list[Result] = []
-        """What cannot be read at all."""
+        """The results of partitions that cannot be read at all."""
         self.nonsense = False
         """Apache Kafka fails where two partitions are asked for of a topic that is not named at all."""
         self._starts: list[tuple[int, int] | None] = []

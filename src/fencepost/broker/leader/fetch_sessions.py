@@ -107,7 +107,7 @@ class Session:
     created: int
     last_used: int
     epoch: int = 1
-    """The one that the next request must have."""
+    """The epoch that the next request must have."""
 
     def update(self, asked: dict[Key, Asked], forgotten: Iterable[Key]) -> None:
         for key, new in asked.items():

@@ -33,7 +33,7 @@ TOPIC_IDS_SINCE: Final = 6
 IMPLICIT_ADD_SINCE: Final = 5
 
 Place = tuple[int, int]
-"""Where a partition stands in the request: the number of its topic, and its index."""
+"""A partition's place in the request: the number of its topic, and its index."""
 
 
 class OffsetPlan:
@@ -48,7 +48,7 @@ class OffsetPlan:
         self._producer = ProducerIdAndEpoch.of(request.producer_id, request.producer_epoch)
         self._offsets: dict[TopicPartition, CommittedOffset] = {}
         self._places: dict[Place, TopicPartition] = {}
-        """Where in the request what is committed stands."""
+        """The partitions whose offsets are to be committed, by their places in the request."""
         self.errors: dict[Place, ErrorCode] = {}
         """The error of each offset that is not committed; of every one once they are."""
 

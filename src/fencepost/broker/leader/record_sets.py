@@ -56,7 +56,7 @@ class Flaw(NamedTuple):
 
     refused: Refused
     header: BatchHeader | None = None
-    """What its first batch says of itself, as far as that can be read."""
+    """The header of its first batch, as far as that can be read."""
     in_any_place: bool = False
     """The request fails wherever it was to go, unless a transactional batch comes before it."""
     in_its_place: bool = False

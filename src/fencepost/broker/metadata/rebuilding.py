@@ -41,7 +41,7 @@ class FoundTopic(NamedTuple):
     topic_id: uuid.UUID
     partitions: int
     missing: int
-    """How many of them have no directory."""
+    """The number of partitions that have no directory."""
 
 
 def lost(root: object) -> DirectoryUnusable:

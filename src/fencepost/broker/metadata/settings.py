@@ -41,7 +41,7 @@ class Setting:
     high: float = _INT
     choices: tuple[str, ...] = ()
     pattern: str = ""
-    """What each item of a list must look like."""
+    """A regular expression for each item of a list."""
     topic: str | None = None
     """Name of the topic setting that this is the default of."""
 

@@ -33,7 +33,7 @@ _FEW_MARKS: Final = 7
 MOST_AT_ONCE: Final = 10_000
 """Partitions of the topics that one request may make.  (Kafka's MAX_PARTITIONS_PER_BATCH)"""
 NO_LEADER: Final = -1
-"""In place of the node that leads a partition, while that is offline."""
+"""The id in place of the leader's while a partition is offline."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 

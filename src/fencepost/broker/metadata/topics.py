@@ -85,7 +85,7 @@ class Topics:
         self._unforgotten: dict[str, Forget] = {}
         """Names of deleted topics that others could not forget yet (a full disk): they do before the next is made."""
         self._buried: dict[str, tuple[bytes | None, int]] = {}
-        """What is to be written of deleted topics with the next change: they need not be known any more."""
+        """Changes that are written with the next one: deleted topics that need not be known any more."""
 
     def load(self) -> None:
         """Open every topic that the store knows.  Raises MetadataDamaged, before anything is opened."""

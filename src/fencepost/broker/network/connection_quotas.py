@@ -35,7 +35,7 @@ class ConnectionRate:
         self._windows: deque[tuple[float, int]] = deque()
         """Beginning of each second in which some were accepted, and how many."""
         self._due: float | None = None
-        """When the next connection may be accepted, if it came too early; else None."""
+        """The time at which the next connection may be accepted, if it came too early; else None."""
 
     def wait_seconds(self, now: float) -> float:
         """Seconds that the next connection has to wait from `now` on."""

@@ -42,7 +42,7 @@ PIECE: Final = 256 * 1024
 NODE_ANSWERS: Final = 512 * 1024 * 1024
 """Bytes of large answers that all clients together have not taken yet, before Fetch gives less and longer ones wait."""
 LEAST_ANSWER: Final = 1024 * 1024
-"""What a Fetch may give however much others hold: nobody starves."""
+"""Bytes that a Fetch may give however much others hold: nobody starves."""
 MOST_READ: Final = 8 * 1024 * 1024
 """What a Fetch gives at most, but for a first batch that is larger: to read it and encode it is one step, of some 6 ms.
 
@@ -85,7 +85,7 @@ class MemoryPool:
         self.limit = limit
         self.used = 0
         self._holders: dict[Callable[[], None], None] = {}
-        """Who took some and has not given it back, in the order of their first takes."""
+        """Those who took some and have not given it back, in the order of their first takes."""
         self._waiting: dict[Callable[[], None], None] = {}
 
     @property

@@ -40,7 +40,7 @@ class Outgoing:
         self.unsent = 0
         """Bytes of answers that were added since the last `send`."""
         self._rest: deque[memoryview] = deque()
-        """What the transport did not take; in front of the output."""
+        """Pieces that the transport did not take; they go before `_output`."""
 
     def new_slot(self, size: int) -> Slot:
         """The place of the answer to the request that was taken last, of so many bytes."""

@@ -7,7 +7,7 @@ from typing import Final
 from fencepost.broker.authorizer import TOLD_OPERATIONS, Authorizer, Operation, Resource
 
 NOT_ASKED: Final = -(2**31)
-"""In place of the authorized operations where nobody asked for them."""
+"""The value in place of authorized operations where nobody asked for them."""
 
 
 class Peer:
@@ -20,7 +20,7 @@ class Peer:
         self.host = host
         self.principal = "User:ANONYMOUS"
         self.software = ""
-        """What ApiVersions v3 and later said it is; see `older_clients`."""
+        """The client's software as ApiVersions v3 and later names it; see `older_clients`."""
 
 
 class RequestContext:

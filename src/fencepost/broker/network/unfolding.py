@@ -16,7 +16,7 @@ class Unfolding:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._waiting: dict[asyncio.Future[None], int] = {}
-        """How much each wants, in the order of coming."""
+        """The bytes that each one who waits wants, in the order of coming."""
         self.used = 0
         """Bytes that are taken."""
 

@@ -111,7 +111,7 @@ class Loading:
         self._batches = shard.log.scan(FIRST_OFFSET)
         self._newest = _Newest()
         self._left: Iterator[tuple[UnreadRecord, ProducerId | None]] | None = None
-        """What is still to be decoded, from the time on when all was read once."""
+        """The records still to be decoded, from the time on when all was read once."""
 
     def step(self, batches: int) -> bool:
         """Read up to so many batches; true when all are read.  Raises JournalUnreadable."""

@@ -27,7 +27,7 @@ def length_in_java(text: str) -> int:
 class _Kept(NamedTuple):
     committed: CommittedOffset
     record_offset: Offset
-    """Where in the journal it stands: of two the later record wins (KAFKA-14505)."""
+    """Its record's offset in the journal: of two the later record wins (KAFKA-14505)."""
 
 
 class Offsets:

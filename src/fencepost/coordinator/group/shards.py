@@ -78,7 +78,7 @@ class GroupCoordinatorShard:
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = Offsets()
         self.lsn = journals.lsn
-        """What an answer from memory depends on: the last append to this partition, or what was there before."""
+        """The lsn that an answer from memory depends on: of the last append here, or of what was there before."""
 
     # Writing
 

@@ -180,7 +180,7 @@ class Loading:
         """Key -> its last record, in the order of these records; no tombstones."""
         self._batches: Iterator[list[UnreadRecord]] | None = journal.read(index, log.scan(FIRST_OFFSET))
         self._left: Iterator[UnreadRecord] = iter(())
-        """What is still to be decoded when all is read."""
+        """The records still to be decoded when all is read."""
 
     def step(self, batches: int) -> bool:
         """Read up to so many batches; true when all are read.  Raises JournalUnreadable: then it stays unloaded."""

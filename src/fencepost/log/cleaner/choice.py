@@ -24,7 +24,7 @@ from fencepost.log.settings import LONG, LogSettings
 from fencepost.protocol.types import Milliseconds, Offset
 
 _FARTHEST = 0x7FFFFFFF
-"""How far from the base of its segment an offset may be."""
+"""The largest distance of an offset from the base of its segment."""
 
 
 class SegmentFacts(NamedTuple):

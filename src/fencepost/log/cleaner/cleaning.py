@@ -59,7 +59,7 @@ class Log(Protocol):
     is_held: bool
     """Whether no segment may be removed: some are being replaced on disk, or were to be when something went wrong."""
     scans: int
-    """How many readers go over the segments one after the other."""
+    """The number of readers that go over the segments one after the other."""
 
     @property
     def reader(self) -> Reader: ...

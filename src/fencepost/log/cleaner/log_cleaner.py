@@ -84,7 +84,7 @@ class LogCleaner:
         self._has_looked = False
         """Whether the last turn was a survey's."""
         self._chosen: list[Chosen] = []
-        """What is cleaned after this, the dirtiest last."""
+        """The partitions to clean after those under way, the dirtiest last."""
         self._under_way: list[Work] = []
         """Passes that were begun."""
         self._ready: deque[Work] = deque()

@@ -14,11 +14,11 @@ class CleanerSettings:
 
     enable: bool = True
     backoff_ms: Milliseconds = Milliseconds(15_000)
-    """How long to wait before looking again when nothing was to be done."""
+    """Milliseconds to wait before looking again when nothing was to be done."""
     dedupe_buffer_size: int = 128 * 1024 * 1024
     """Memory for the newest offsets of keys; a pass over more keys than that ends early, and another one follows."""
     io_buffer_load_factor: float = 0.9
-    """How full the dedupe buffer may get."""
+    """The part of the dedupe buffer that may get full, 0 to 1."""
     io_max_bytes_per_second: float = float("inf")
     """Bytes a second that a pass reads and writes together."""
     journal_interval_ms: Milliseconds = Milliseconds(1_000)

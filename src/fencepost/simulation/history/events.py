@@ -33,9 +33,9 @@ class Run:
     duration: int
     """Microseconds for which the clients work."""
     command: str
-    """What repeats it."""
+    """The command that repeats it."""
     circumstances: tuple[str, ...]
-    """What was set, as `name=value`."""
+    """The settings of the run, each as `name=value`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Request:
     partitions: tuple[str, ...]
     batches: tuple[Batch, ...]
     detail: str
-    """What else it asks."""
+    """The rest of what it asks."""
 
 
 @dataclass(frozen=True, slots=True)
