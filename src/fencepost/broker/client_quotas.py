@@ -25,7 +25,10 @@ _MATCHES: Final[dict[int, tuple[Callable[[str | None], bool], str]]] = {
 
 
 def refusal(components: Iterable[ComponentData]) -> Refusal | None:
-    """The error of a filter and its message; None if it makes sense.  Never looks at many components."""
+    """The error of a filter and its message; None if it makes sense.
+
+    At most one component more than there are types is looked at.
+    """
     seen: set[str] = set()
     for component in components:
         found = _refusal(component, seen)

@@ -1,4 +1,4 @@
-"""What a running node does at intervals: time-outs, expiry, retention, connections, space on the disk, its own log."""
+"""The recurring work of a running node: time-outs, expiry, retention, connections, disk space, its own log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node counts and measures, with Apache Kafka's names where it has one."""
+"""The metrics of a node, with Apache Kafka's names where it has one."""
 
 from __future__ import annotations
 

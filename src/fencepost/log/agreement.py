@@ -1,4 +1,4 @@
-"""Whether a start has found just what the commit log says, so that its generations may go on to count beside a new one.
+"""Tells whether a start has found just what the commit log says: then its generations count beside the new one.
 
 The checkpoint of a start writes down every partition that was written to since the last one, which takes long where
 there are many.  It can be made while the node serves, as any other: until it is complete, a crash is followed by a

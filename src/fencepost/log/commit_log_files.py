@@ -1,4 +1,4 @@
-"""Which files of the commit log count, of those that are there.
+"""Tells which of the commit log's files on disk count.
 
 A removal can be undone by a power loss, that of one generation without that of the next.  So only those count that
 follow each other without a gap: what is before one was to go.

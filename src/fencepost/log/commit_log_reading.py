@@ -1,4 +1,4 @@
-"""What one file of the commit log says, and whether what cannot be read was torn by a power loss or damaged later.
+"""Reads one file of the commit log, and tells what a power loss has torn from what was damaged later.
 
 Every sync begins with a DURABLE entry that names its own position, and is written after the sync before it has
 succeeded.  So:

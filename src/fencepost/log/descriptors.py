@@ -1,4 +1,4 @@
-"""How many files and connections the process may have open at once (RLIMIT_NOFILE), and who gets how many."""
+"""The limit of files and connections that a process may have open (RLIMIT_NOFILE), and who gets how many."""
 
 from __future__ import annotations
 

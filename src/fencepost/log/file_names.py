@@ -1,4 +1,4 @@
-"""Which files of a directory are ours by their names: an offset or a generation in 20 digits, and what it is."""
+"""The names of our files in a directory: an offset or a generation in 20 digits, and what it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the epochs of a partition's leaders began and ended (KIP-101, KIP-279)."""
+"""The offsets at which the epochs of a partition's leaders began and ended (KIP-101, KIP-279)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partition answers: appended, or refused; and the failure after which nothing more is answered."""
+"""The results of a partition: appended, or refused; and the failure after which nothing more is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commit log knows after a crash, applied to the segment files.
+"""Reads the commit log after a crash, and brings the segment files to what it says.
 
 First every generation is read and it is worked out what each segment must look like; then the bytes are written where
 they belong and the segments cut to their known sizes.  A file that was removed meanwhile is left alone: its place may

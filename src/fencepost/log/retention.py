@@ -1,4 +1,4 @@
-"""Which segments are too old or too many (facts §6.12): decided here, done by the partition.
+"""Chooses the segments that are too old or too many (facts §6.12); the partition removes them.
 
 As in Apache Kafka the newest segment may be one of them.  Where an open transaction began, and what follows, is kept.
 """

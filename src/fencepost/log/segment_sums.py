@@ -1,4 +1,4 @@
-"""What the files of a segment were when they were last written: `<base>.checksums`, by which damage to them is seen.
+"""Sizes and checksums of the files of a segment as last written: `<base>.checksums`, by which damage to them is seen.
 
 Ours; Apache Kafka's tools do not look at it.  Written whenever the indexes are, emptied by a start after a crash where
 it tells of more than is there.  The indexes of a segment without it, as older versions made them, or with one that is

@@ -1,4 +1,4 @@
-"""What stands behind the last batch that can be read of a segment: the torn rest of a write, or a hole.
+"""Tells the torn rest of a write, behind the last batch of a segment that can be read, from a hole.
 
 A crash tears what was written last.  Where no commit log says how far a segment was synced, a whole batch behind what
 cannot be read tells that it was damaged: whoever cut it there would take away records that may have been acknowledged.

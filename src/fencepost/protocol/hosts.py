@@ -1,4 +1,4 @@
-"""What may be given as the name or address of a host: a pure function."""
+"""Tells whether a text may be the name or address of a host: a pure function."""
 
 from __future__ import annotations
 

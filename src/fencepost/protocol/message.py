@@ -1,4 +1,4 @@
-"""How a message is declared: a class that states what is on the wire, and nothing else.
+"""Declares messages: a class states what is on the wire, and nothing else.
 
     @response(api=26, versions="0-5", flexible="3+")
     class EndTxnResponse:

@@ -1,4 +1,4 @@
-"""What each answer is about, from the request and the answer: it must wait for all that was written about that.
+"""The subjects of each answer, from the request and the answer: it must wait for all that was written about them.
 
 Apart from what the handlers say of it.
 """

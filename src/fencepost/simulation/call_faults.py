@@ -1,4 +1,4 @@
-"""What lies between coordinators and leaders, as if each were on a node of its own: calls are lost, late and repeated.
+"""Calls between coordinators and leaders, as if each were on a node of its own: they are lost, late and repeated.
 
 Three calls go this way: a marker (coordinator to leader), a look at a transaction and an addition to it (leader to
 coordinator).  What is answered is durable on the side that answers.  A node that ends takes with it what is on its way.

@@ -1,4 +1,4 @@
-"""Who works in a run: clients of several kinds, each known by its kind and a number, and for how long."""
+"""The clients of a run: of several kinds, each known by its kind and a number, and the time in which it works."""
 
 from __future__ import annotations
 

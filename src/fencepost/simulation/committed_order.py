@@ -1,4 +1,4 @@
-"""What the log holds, in the order in which it was committed: read from the segments, without any client."""
+"""The records of a log in the order in which they were committed: read from the segments, without any client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulated disk has: files and directories, each as the kernel shows it and as a power loss leaves it."""
+"""The files and directories of a simulated disk, each as the kernel shows it and as a power loss leaves it."""
 
 from __future__ import annotations
 

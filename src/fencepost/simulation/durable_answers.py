@@ -212,7 +212,7 @@ class WatchedConnection(Connection):
         return 0
 
     def _leaves(self, data: bytes) -> None:
-        """Check that the answers that begin or end in these bytes may leave; a part of one may be all that leaves."""
+        """Check that the answers in these bytes may leave: what each depends on is durable.  One may leave in parts."""
         leaving = self._leaving
         leaving += data
         while len(leaving) >= 8:

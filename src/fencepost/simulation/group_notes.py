@@ -1,4 +1,4 @@
-"""What members of groups and readers did and were told, and what is in the log: checkers compare the two."""
+"""Notes of what members of groups and readers did and were told, and what is in the log: checkers compare the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When something befalls the node: drawn, or as a script says."""
+"""The troubles that befall the node, each at its time: drawn, or as a script says."""
 
 from __future__ import annotations
 

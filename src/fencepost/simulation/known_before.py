@@ -1,4 +1,4 @@
-"""What is in the log when a node starts, for the checkers of what is appended while it runs."""
+"""The batches in the log when a node starts, for the checkers of what is appended while it runs."""
 
 from __future__ import annotations
 

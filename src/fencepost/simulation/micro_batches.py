@@ -1,4 +1,4 @@
-"""What micro-batches consist of in the simulation, and what is noted of them for the checkers.
+"""The rows and batches of micro-batches in the simulation, and what is noted of them for the checkers.
 
 A row is a position of a source; where it goes to, and which slot writes it, follows from the position alone.  What is
 written of it says which attempt of which run wrote it.

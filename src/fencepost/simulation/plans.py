@@ -1,4 +1,4 @@
-"""What happens in a run, as a value: it is drawn from a seed, or made by hand, and carried out by `drawn_runs`.
+"""A run as a value: it is drawn from a seed, or made by hand, and carried out by `drawn_runs`.
 
 Each drawn run has few kinds of trouble, and much of them, and not everybody is there: what needs two kinds at once,
 often, is met by some seed, while a run that has a little of everything meets it never (swarm testing, Groce et al.

@@ -1,4 +1,4 @@
-"""Which property a sentence of a checker is about: the sentence without what differs from run to run."""
+"""The property that a sentence of a checker is about: the sentence without what differs from run to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of single requests between clients and broker, chosen by API: lost, answered in vain, late, or too late.
+"""Faults of single requests between clients and broker, chosen by API: lost, answered in vain, late, or too late.
 
 A client whose connection breaks connects anew and asks again, so what was carried out is carried out twice, and what
 was held back comes after its own repetition.  Within one connection nothing is lost or overtaken: it is TCP.

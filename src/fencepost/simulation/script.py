@@ -1,4 +1,4 @@
-"""What befalls a run and what its producers do, one by one: drawn and written down, or given and carried out.
+"""The faults of a run and the transactions of its producers, one by one: drawn and written down, or given.
 
 A run that is given what another one has written down has the same history.  One that is given a part of it is a
 smaller run: whatever is left stays at its time.

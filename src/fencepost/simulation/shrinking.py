@@ -22,7 +22,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 def smallest(items: Sequence[T], fails: Callable[[list[T]], bool]) -> list[T]:
-    """A smallest part of `items`, in their order, for which `fails` is true: without any more of them it is not.
+    """A smallest part of `items`, in their order, that still `fails`: without any one more of them it does not.
 
     It fails with all of them.  `fails` is asked about parts only.
     """

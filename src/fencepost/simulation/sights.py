@@ -1,4 +1,4 @@
-"""What every reader of a run was shown at each offset: the same record, whole, and as it was sent.
+"""The records that every reader of a run was shown at each offset: the same one, whole, and as it was sent.
 
 The other checkers look at values, which say which record it is.  Here are its key, its headers and its timestamp.
 """

@@ -1,4 +1,4 @@
-"""What befalls the tasks of a write, and how long those that write have patience."""
+"""The faults of the tasks of a write, by probability, and the time limits of those that write."""
 
 from __future__ import annotations
 

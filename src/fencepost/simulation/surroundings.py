@@ -1,4 +1,4 @@
-"""What producers and readers of a workload need around them, in the simulated world and on any other cluster alike."""
+"""The surroundings of producers and readers of a workload, in the simulated world and on any other cluster alike."""
 
 from __future__ import annotations
 

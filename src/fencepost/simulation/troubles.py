@@ -1,4 +1,4 @@
-"""What goes wrong in a world, one incident at a time: the node, its disk, its clients, their network and its topics."""
+"""The troubles of a world, one incident at a time: of the node, its disk, its clients, their network and its topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one Fetch reads: partitions looked up once, waited for, and read as often as it takes (facts §8).
+"""The plan of one Fetch: partitions looked up once, waited for, and read as often as it takes (facts §8).
 
 Only what is read is counted, and waits: an unknown topic neither ends the wait of the others nor is told before them.
 """

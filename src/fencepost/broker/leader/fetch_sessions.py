@@ -186,7 +186,7 @@ class FetchSessions:
         return Fetching(list(session.partitions.values()), by_id, session=session, epoch=session.epoch)
 
     def tell(self, fetching: Fetching, results: Sequence[Result], now: Milliseconds) -> SessionAnswer:
-        """What the response carries of `results`: all of them, or in a session those that are news to the reader."""
+        """The part of `results` that the response carries: all, or in a session those that are news to the reader."""
         if fetching.begins:
             return SessionAnswer(ErrorCode.NONE, self._create(fetching.by_id, results, now), results)
         session = fetching.session

@@ -1,4 +1,4 @@
-"""What one TxnOffsetCommit does: the partition of the group's offsets is verified, or added, then written (facts §7.2).
+"""The plan of one TxnOffsetCommit: the group's offsets partition is verified, or added, then written (facts §7.2).
 
 Between two of these steps others may be served, so whatever was found is looked at again before it is written.
 """

@@ -1,4 +1,4 @@
-"""Where the partitions of a topic shall be: how many there are, and a copy of each on this node.
+"""The placement of a topic's partitions: how many there are, and a copy of each on this node.
 
 What is asked for is checked as Apache Kafka checks it, in its order, although one node leaves little to choose.
 """

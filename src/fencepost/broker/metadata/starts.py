@@ -1,4 +1,4 @@
-"""How often the node was started, in the metadata and beside the commit log: so a copy of an earlier start is told.
+"""The number of starts of a node, in the metadata and beside the commit log: so a copy of an earlier start is told.
 
 Everything in a data directory goes together.  Of an older commit log the segments would be cut to what it knows, and
 older metadata would give out producer ids again that are in use, so that records of one producer are taken for
@@ -25,7 +25,7 @@ _DONE: Final = "starts-done"
 
 
 class Known(NamedTuple):
-    """Numbers of the starts known: begun and completed ones in the metadata, and others beside them; 0 for none."""
+    """The starts known, 0 for none: begun and complete ones by the metadata, and the number beside the commit log."""
 
     begun: int
     done: int

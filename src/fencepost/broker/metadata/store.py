@@ -1,4 +1,4 @@
-"""What the node must not forget beside its logs: topics, features, producer-id blocks.
+"""The metadata store: topics, features and blocks of producer ids, durable beside the logs.
 
 A small compare-and-set interface, so that several nodes could share one store; on SQLite with synchronous=FULL.
 """

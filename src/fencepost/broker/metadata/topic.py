@@ -77,7 +77,10 @@ def stored_topic(key: str, stored: Versioned) -> Topic:
 
 
 def deleted_topic(key: str, stored: Versioned) -> tuple[uuid.UUID, DeletedTopic]:
-    """The id of a deleted topic, its name and partitions (of an older Fencepost: most).  Raises MetadataDamaged."""
+    """The id of a deleted topic, and its name and partitions.  Raises MetadataDamaged.
+
+    An older Fencepost noted its name only: then it may have had LARGEST_COUNT partitions.
+    """
     try:
         name, _, count = stored.value.decode().partition(" ")
         return uuid.UUID(key.removeprefix(DELETED)), DeletedTopic(name, int(count or LARGEST_COUNT))

@@ -1,4 +1,4 @@
-"""What a topic may be called, and which settings it may have."""
+"""The names that a topic may have, the changes that it allows, and the errors of others."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Topics:
         return list(self._going)
 
     def deletions_finished(self, names: Sequence[str], forget: Forget | None = None) -> None:
-        """Note, with the store's next write, that these deleted topics are gone; `forget`: groups have yet to do so."""
+        """Note that these deleted topics are gone, with the store's next write; or how groups can yet `forget` them."""
         if forget is None:
             self._buried |= {f"{DELETED}{topic_id}": (None, 1) for topic_id in self._storage.deleted}
         else:

@@ -1,4 +1,4 @@
-"""What the large answers of a node hold, and whose turn it is to make one that takes long.
+"""The memory of a node's large answers, and the places of those that take long to make.
 
 An answer that takes many steps is begun while others are made, so thousands of clients who ask at once would have as
 many of them half made.  Made one after the other they are there no later, and only a few are in memory.  None is begun

@@ -1,4 +1,4 @@
-"""How many connections there may be, in all and from one address, and how fast they come (Kafka's ConnectionQuotas).
+"""The limits of connections, in all, from one address, and for each second (Kafka's ConnectionQuotas).
 
 Beyond `max.connections` nobody is accepted until one ends: who connects waits.  Who comes faster than
 `max.connection.creation.rate` waits, too, until it is its turn.  Beyond the number for its address a connection is

@@ -150,7 +150,7 @@ def _listed(name: str, asked: Any) -> list[Any]:
 
 
 def _repeated(field: Field, asked: Any) -> Any:
-    """The value that the request has for a field; else the field's default, or that of "nothing"."""
+    """The value of a field in the request; else one that says nothing, or the field's default."""
     if isinstance(asked, Message):
         for name in (field.name, *_ALSO.get(field.name, ())):
             if name in asked.__schema__.fields and field.kind != "array":

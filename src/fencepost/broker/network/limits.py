@@ -1,4 +1,4 @@
-"""How much one request, one connection and all of them together may hold (Kafka's MemoryPool, and its pace).
+"""The memory that one request, one connection and all of them together may hold (Kafka's MemoryPool), and their pace.
 
 Requests are taken ahead of their answers so that many writes share one sync.  What such an answer may hold is small;
 an API whose answers may be large is served as Apache Kafka serves every request, one at a time: when all answers

@@ -1,4 +1,4 @@
-"""What clients of the protocol before KIP-890 are told of errors, so that they go on where they can.
+"""The errors for clients of the protocol before KIP-890, so that they go on where they can.
 
 A timed-out transaction (KIP-588) is answered PRODUCER_FENCED, which every client takes for its end.  Some would go on
 if they were told UNKNOWN_PRODUCER_ID: they abort, and ask for a new epoch with the pair that they have.  Others would

@@ -1,4 +1,4 @@
-"""Many who become ready at once, a few at a time: others get their turns in between.
+"""Callbacks of many who become ready at once, a few in each turn of the event loop: others get theirs in between.
 
 A record may be waited for by thousands of Fetches, and thousands may be due at one moment.  Each is then looked at and
 answered, which takes much longer than to find out that it is ready.

@@ -1,4 +1,4 @@
-"""How much memory the batches have together that are unfolded to be looked at, which takes several steps.
+"""The memory for batches that are unfolded to be looked at, which takes several steps.
 
 A megabyte may unfold to 16, and whoever looks at it lets others go first after each step: without a bound everybody's
 batch would be there unfolded at the same time.  First come, first served.

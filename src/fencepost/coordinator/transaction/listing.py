@@ -1,4 +1,4 @@
-"""What ListTransactions and DescribeTransactions show (facts §1.10)."""
+"""The content of ListTransactions and DescribeTransactions (facts §1.10)."""
 
 from __future__ import annotations
 

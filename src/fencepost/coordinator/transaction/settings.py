@@ -1,4 +1,4 @@
-"""What the transaction coordinator can be told, with Apache Kafka's names and defaults (facts §4.6)."""
+"""Settings of the transaction coordinator, with Apache Kafka's names and defaults (facts §4.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a log may be cleaned, whether that is worth it, and which of its segments become one.
+"""Chooses how far a log may be cleaned, whether that is worth it, and which of its segments become one.
 
 A log is clean up to its first dirty offset: what an earlier pass has seen.  From there on it may be cleaned up to the
 first of

@@ -324,7 +324,7 @@ class Pass:
 
 
 def _put_in_place(log: Log, sources: Sequence[Segment], fresh: Segment) -> None:
-    """Have readers use `fresh` in the place of `sources`, which are closed, from now on; drop segments again."""
+    """Have readers use `fresh` in the place of `sources` from now on; drop the segments that waited for this."""
     log.segments.replace(sources, fresh)
     log.reader.forget()
     for segment in sources:

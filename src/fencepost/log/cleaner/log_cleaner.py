@@ -1,4 +1,4 @@
-"""When logs are cleaned: the dirtiest first, in steps between which everybody else works.
+"""Cleans compacted logs: the dirtiest first, in steps between which everybody else works.
 
 One at a time, but some of the coordinators' journals together: while one waits for the disk the next one goes on.
 """

@@ -1,4 +1,4 @@
-"""How long the cleaner works at a time.
+"""The length of the cleaner's turns, in seconds.
 
 Pure, but for `backlog`, which looks at segments.
 """

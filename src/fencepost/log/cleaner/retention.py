@@ -1,4 +1,4 @@
-"""What stays when a log is compacted (facts §6.12), batch by batch and record by record.
+"""The rules of compaction (facts §6.12): what stays, batch by batch and record by record.
 
     batch
     data of an aborted transaction          goes

@@ -1,4 +1,4 @@
-"""What is worth a pass: looked for in steps, since logs may be very many and journals begin new segments meanwhile."""
+"""Looks for logs worth a pass, in steps: they may be very many, and journals begin new segments meanwhile."""
 
 from __future__ import annotations
 

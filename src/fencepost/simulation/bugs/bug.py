@@ -1,4 +1,4 @@
-"""What a bug on purpose is, and how it is written down.
+"""A bug on purpose, and the format in which it is written down.
 
 A bug stands in a file of its room, as the lines that it takes out (-), puts in (+), or only finds its place by ( ):
 

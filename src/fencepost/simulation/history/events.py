@@ -1,4 +1,4 @@
-"""What may stand in a history.  Pure data: numbers, names and tuples of them.
+"""The events that a history has.  Pure data: numbers, names and tuples of them.
 
 Times are microseconds of virtual time since the beginning of the run.  A partition is written as `topic-index`.
 """

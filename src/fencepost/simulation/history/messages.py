@@ -1,4 +1,4 @@
-"""What a request and an answer say, of all that may stand in them.  Pure functions of their bytes.
+"""The content of requests and answers that a history tells of.  Pure functions of their bytes.
 
 Every API is read alike: names, partitions, errors, offsets and batches are found by what Kafka calls their fields.
 """

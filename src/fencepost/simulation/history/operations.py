@@ -1,4 +1,4 @@
-"""What applications call of their clients, told to a recorder while it lasts.  The clients know nothing of it."""
+"""The calls of applications to their clients, told to a recorder while it lasts.  The clients know nothing of it."""
 
 from __future__ import annotations
 

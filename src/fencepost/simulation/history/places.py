@@ -1,4 +1,4 @@
-"""Where in a history a broken promise is: the events that have to do with whom its sentence names.  Pure functions."""
+"""The events of a history that a broken promise is about: those with the names in its sentence.  Pure functions."""
 
 from __future__ import annotations
 

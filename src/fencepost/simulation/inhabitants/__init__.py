@@ -21,7 +21,7 @@ class Inhabitants(Protocol):
         ...
 
     def calm_down(self) -> None:
-        """Let nothing befall these clients any more, and those that have got on do no more, to save memory and time.
+        """Let nothing befall these clients any more, for one has not got on for long; those that have do no more.
 
         So waiting takes little memory and time.
         """

@@ -1,4 +1,4 @@
-"""Whose offset commits and deletions a classic group takes.  (Kafka's validateOffsetCommit, validateOffsetDelete)
+"""Checks of offset commits and deletions for a classic group.  (Kafka's validateOffsetCommit, validateOffsetDelete)
 
 An OffsetCommit without a generation is taken while the group is EMPTY: by a consumer that assigns partitions itself, or
 an administrator.  A transactional one without any identity is taken always: the producer's own fencing guards it

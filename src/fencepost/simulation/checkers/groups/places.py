@@ -1,4 +1,4 @@
-"""How a partition is named in the sentences of checkers."""
+"""The name of a partition in the sentences of checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compaction may have taken of the records that groups read: those behind which a newer one of their key is."""
+"""The records that compaction may have taken from what groups read: those behind which a newer one of their key is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of micro-batches, as checkers look at it."""
+"""The recorded micro-batches and rows of an application, for checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader was shown, and where."""
+"""The records that a reader was shown, and that were sent, for checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compaction may have taken: records of which a newer one of the same key is committed."""
+"""The records that compaction may have taken: those of which a newer one of the same key is committed."""
 
 from __future__ import annotations
 
