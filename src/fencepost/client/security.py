@@ -1,4 +1,4 @@
-"""The settings of TLS and SASL of a client, with Apache Kafka's names for them, checked.
+"""How a client shows who it is, and whom it talks to: the settings of TLS and SASL, with Apache Kafka's names for them.
 
 Producer("broker:9093", security_protocol="SASL_SSL", ssl_cafile="ca.pem",
          sasl_mechanism="SCRAM-SHA-512", sasl_plain_username="alice", sasl_plain_password="...")
@@ -18,20 +18,20 @@ from fencepost.client.settings import check_known
 from fencepost.client.tls import Certificates, tls_context
 
 TokenProvider = Callable[[], str | Awaitable[str]]
-"""A function that returns a bearer token, called for each login; in a thread unless it is a coroutine function."""
+"""Gives a bearer token whenever one is needed.  One that is not a coroutine function is called in a thread."""
 
 
 class SecurityOptions(TypedDict, total=False):
-    """The settings of TLS and SASL, which every client takes beside its own."""
+    """What every client takes, beside its own settings."""
 
     security_protocol: str
     """PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL; SSL stands for TLS 1.2 or newer."""
     ssl_context: ssl.SSLContext
-    """The TLS context of all connections, instead of every other setting that begins with ssl."""
+    """What connections are made with, instead of everything else that begins with ssl."""
     ssl_cafile: str | PathLike[str]
     """A PEM file with the certificates of who may sign the broker's; by default whom the operating system trusts."""
     ssl_cadata: str
-    """The certificates of ssl_cafile as PEM text, instead of the file."""
+    """What would be in ssl_cafile, as text."""
     ssl_certfile: str | PathLike[str]
     """A PEM file with this client's own certificate and those up to its authority; the key may be in it."""
     ssl_keyfile: str | PathLike[str]
@@ -49,7 +49,7 @@ class SecurityOptions(TypedDict, total=False):
     sasl_plain_password: str
     """The user's password, for PLAIN and SCRAM."""
     sasl_oauth_token_provider: TokenProvider
-    """A function that returns a token, for OAUTHBEARER; called for each login."""
+    """Gives the tokens for OAUTHBEARER."""
 
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -64,13 +64,13 @@ _SHOWN: Final = ("security_protocol", "sasl_mechanism", "sasl_plain_username", "
 
 
 class Security:
-    """The settings of TLS and SASL, checked.  Neither its repr nor its errors show a password, a token or a key.
+    """The settings, checked.  Neither its representation nor its errors show a password, a token or a key.
 
     It can be pickled unless it has an ssl_context or a token provider that cannot.
     """
 
     def __init__(self, **options: Unpack[SecurityOptions]) -> None:
-        """Raises TypeError for an unknown setting or one of a wrong type, ValueError for values that cannot be used."""
+        """Raises TypeError for a setting that there is not, ValueError for one that makes no sense."""
         self._options: SecurityOptions = options
         check_known(options, _ALL)
         self.protocol = options.get("security_protocol", "PLAINTEXT")
@@ -87,7 +87,7 @@ class Security:
 
     @classmethod
     def of_client(cls, client: type, given: SecurityOptions) -> Security:
-        """The settings in `given`: what a client was given beside its own.  Raises as the constructor does."""
+        """The settings in what a client was given beside its own.  Raises as the constructor does."""
         code = client.__init__.__code__  # type: ignore[misc]
         check_known(given, (*code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount], *_ALL))
         return cls(**given)
@@ -100,13 +100,13 @@ class Security:
         return {**self.__dict__, "_context": None}
 
     def called(self, names: Mapping[str, str]) -> Security:
-        """A copy for a caller with other names of settings (ours -> theirs), which `named` puts into messages."""
+        """These settings where they have other names: `named` gives those in what is said."""
         other = copy.copy(self)
         other._names = names
         return other
 
     def named(self, text: str) -> str:
-        """`text`, a message about settings, with the names that they have where they were given."""
+        """A message about settings, by the names that they have where they were given."""
         return renamed(text, self._names)
 
     @property
@@ -130,7 +130,7 @@ class Security:
         return self._options["sasl_oauth_token_provider"]
 
     def tls(self) -> ssl.SSLContext | None:
-        """The TLS context of connections; None: no TLS.  Raises ValueError for certificates that cannot be used."""
+        """What connections are made with; None: no TLS.  Raises ValueError for certificates that cannot be used."""
         if self.uses_tls and self._context is None:
             self._context = self._options.get("ssl_context") or tls_context(
                 Certificates(
@@ -146,7 +146,7 @@ class Security:
         return self._context
 
     def quoted(self, text: str, token: str = "") -> str:
-        """`text`, of a server or a callback, on one line, at most 300 characters, without our password and `token`."""
+        """What somebody else said, on one line, without our password and our token."""
         for secret in (self._options.get("sasl_plain_password"), token):
             text = text.replace(secret, "***") if secret else text
         return " ".join(text.split())[:_LONGEST_QUOTE]
@@ -225,7 +225,7 @@ class Security:
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """A message with the names of settings replaced by these (old -> new); at a place the first that fits counts."""
+    """A message with other names of settings in it; the first that fits at a place is taken."""
     if not names:
         return text
     pattern = "|".join(re.escape(name) for name in names)
@@ -240,7 +240,7 @@ _NOT_BOTH: Final = (("ssl_cafile", "ssl_cadata"), ("ssl_certfile", "ssl_certdata
 
 def _may_be_a_path(path: str | PathLike[str]) -> bool:
     try:
-        return b"\0" not in str(path).encode("utf-8", "surrogateescape")
+        return b"\0" not in str(path).encode(errors="surrogateescape")  # as Python has what is no text in a path
     except UnicodeEncodeError:
         return False
 
