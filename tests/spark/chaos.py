@@ -21,12 +21,12 @@ from tests.crash.kill_cycles import Node
 from tests.spark.killed_queries import PARTITIONS, expected, feed, make_source
 from tests.spark.losing_line import HERE, THERE, LosingLine, losing_line
 from tests.spark.standalone import Process, processes
-from tests.spark.stateful_query import OPEN, TARGET
+from tests.spark.stateful_query import MOST, OPEN, TARGET
 
 from fencepost.client.blocking import Admin
 
-#: Numbers that are fed before each fault: two records each, some micro-batches.
-FED: Final = 60
+#: Steps of the query in one micro-batch: begun, written, committed.
+STEPS: Final = 3
 #: Requests of the query, source and sink, by their API keys: Produce, Fetch, ListOffsets, Metadata, FindCoordinator,
 #: InitProducerId, EndTxn, TxnOffsetCommit, DescribeTransactions.
 REQUESTS: Final = (0, 1, 2, 3, 10, 22, 26, 28, 65)
@@ -52,14 +52,14 @@ class Fault(NamedTuple):
     requests: Sequence[int]
 
 
-def faults(seed: int, count: int) -> list[Fault]:
-    """Of every kind one, in some order, and so again."""
+def faults(seed: int, count: int, batches: int = 2) -> list[Fault]:
+    """Of every kind one, in some order, and so again; each at some step of so many micro-batches."""
     chance = random.Random(f"chaos of queries {seed}")
     kinds = [kind for _ in range(0, count, len(KINDS)) for kind in chance.sample(KINDS, len(KINDS))]
     return [
         Fault(
             kind,
-            chance.randint(1, 6),
+            chance.randint(1, STEPS * batches),
             chance.uniform(0, _LONGEST_PAUSE),
             chance.randrange(1000),
             chance.sample(REQUESTS, _LOST_AT_ONCE),
@@ -117,11 +117,18 @@ class Chaos:
     plan: str
     store: str
     folder: Path
+    batches: int = 3
+    """Micro-batches that are fed before each fault, at least."""
     lives: int = 0
     lost: Counter[int] = field(default_factory=Counter)
     """Answers, by API key."""
     failures: list[str] = field(default_factory=list)
     """How lives ended that nobody killed."""
+
+    @property
+    def fed(self) -> int:
+        """Numbers that are fed before each fault: two records each."""
+        return self.batches * MOST // 2
 
     def run(self, todo: Sequence[Fault]) -> None:
         """Asserts that the target has what it is to have in the end, and nothing is left open."""
@@ -138,7 +145,7 @@ class Chaos:
                     admin.create_topic(TARGET, partitions=PARTITIONS)
                 self._suffer(todo, node, line, here)
                 self.lost = line.lost
-                found, meant = shown(here), expected(self.plan, FED * len(todo))
+                found, meant = shown(here), expected(self.plan, self.fed * len(todo))
                 surplus, missing = Counter(found) - Counter(meant), Counter(meant) - Counter(found)
                 assert (surplus, missing) == (Counter(), Counter())
                 with Admin(here) as admin:
@@ -151,7 +158,7 @@ class Chaos:
         try:
             for number, fault in enumerate(todo):
                 life.forget()
-                feed(servers, range(FED * number, FED * (number + 1)))
+                feed(servers, range(self.fed * number, self.fed * (number + 1)))
                 while not life.wait_for(fault.steps):
                     life = self._next(life, servers)
                 threading.Event().wait(fault.pause)

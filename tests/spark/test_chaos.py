@@ -15,8 +15,8 @@ from tests.spark.stateful_query import KEPT
 
 
 def test_a_query_writes_what_it_is_to_though_everything_fails_once(tmp_path: Path) -> None:
-    chaos = Chaos("running counts", "default", tmp_path)
-    chaos.run(faults(0, len(KINDS)))
+    chaos = Chaos("running counts", "default", tmp_path, batches=2)
+    chaos.run(faults(0, len(KINDS), batches=1))
     assert chaos.lives > 2 and chaos.lost, chaos
 
 
