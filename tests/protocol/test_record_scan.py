@@ -235,6 +235,13 @@ def test_a_time_is_looked_for_in_what_another_thread_unfolds() -> None:
         finish(first_moment(batch, read_header(batch), NOW + 3, 0, UNFOLDED_AT_ONCE + 1, Pace()))
 
 
+def test_a_kilobyte_that_unfolds_to_megabytes_keeps_nobody_waiting() -> None:
+    """All who ask at one moment have their first step before anybody else is served."""
+    batch = encode_batch([(NOW, None, bytes(15 << 20), ())], compression=Compression.ZSTD)
+    assert len(batch) < 4096
+    assert callable(next(first_moment(batch, read_header(batch), NOW, 0, 16 << 20, Pace())))
+
+
 class Room:
     """Nobody has room before it is waited for."""
 
@@ -283,7 +290,7 @@ def test_who_has_room_and_cannot_unfold_gives_it_back() -> None:
     steps = first_moment(batch, read_header(batch), NOW, 0, 2 * UNFOLDED_WITHOUT_ROOM, Pace(room=room))
     assert next(steps) == "wait"  # type: ignore[comparison-overlap]
     with pytest.raises(TooLarge):
-        next(steps)
+        finish(steps)
     assert room.taken == [2 * UNFOLDED_WITHOUT_ROOM, -2 * UNFOLDED_WITHOUT_ROOM]
 
 

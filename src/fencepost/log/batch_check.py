@@ -17,7 +17,7 @@ from fencepost.log.settings import LONG, LogSettings
 from fencepost.protocol.batch import CONTROL, HEADER_SIZE, SMALLEST_RECORD, TRANSACTIONAL, BatchHeader, crc_matches
 from fencepost.protocol.compression import CODECS, LARGEST_BATCH, Compression, TooLarge, check_start
 from fencepost.protocol.errors import ErrorCode, ProtocolError
-from fencepost.protocol.record_scan import UNFOLDED_AT_ONCE, Scanned, moments, scan, scan_at_once, unfolded
+from fencepost.protocol.record_scan import Scanned, moments, scan, scan_at_once, unfolded
 from fencepost.protocol.steps import SUMMED_IN_A_UNIT, UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
 from fencepost.protocol.types import NO_TIMESTAMP, Buffer, Milliseconds
 
@@ -31,7 +31,7 @@ _LARGEST_RATIO: Final[Mapping[int, int]] = {
 }
 
 _MOST_UNFOLDED: Final = 16
-LEAST_UNFOLDED: Final = UNFOLDED_AT_ONCE
+LEAST_UNFOLDED: Final = 16 * 1024 * 1024
 """Bytes to which any batch may unfold."""
 
 MOST_RECORD_ERRORS: Final = 100

@@ -19,8 +19,9 @@ from fencepost.protocol.record_decoding import continue_varint
 from fencepost.protocol.steps import STEP, UNFOLDED_IN_A_UNIT, Pace, Steps, elsewhere
 from fencepost.protocol.types import Buffer
 
-UNFOLDED_AT_ONCE: Final = 16 * 1024 * 1024
-"""Bytes: less than 50 ms of work for every codec."""
+UNFOLDED_AT_ONCE: Final = 256 * 1024
+"""Bytes: at most a millisecond of work for every codec.  All who ask at one moment may have as much unfolded before
+anybody else is served, and a kilobyte may unfold to 16 MB."""
 UNFOLDED_WITHOUT_ROOM: Final = 256 * 1024
 """Bytes that anybody may unfold while others wait for room: it is looked at in a step or two."""
 
@@ -314,7 +315,7 @@ def moments(body: Buffer, header: BatchHeader) -> Iterator[Moment]:
 
 
 def unfolded(compression: Compression, body: Buffer, limit: int, pace: Pace) -> Steps[bytes]:
-    """As `decompress`; in another thread where it takes long, as it may in a topic that takes very large batches.
+    """As `decompress`; in another thread where it takes long.
 
     What becomes large waits for room.  Who has called this says `pace.hold(0)` when nothing of it is needed any more.
     """

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -110,6 +111,18 @@ def test_every_step_is_told_what_it_asked_for(kinds: list[str], is_large: bool) 
     assert stand.log.count("others") == len([kind for kind in at_work if not kind.startswith("failing")])
     places = ["left" if "wait" in kind else "place" for kind in kinds] if is_large else []
     assert [each for each in stand.log if each != "others"] == places
+
+
+@pytest.mark.parametrize("kind", ["work", "failing work"])
+def test_what_no_thread_can_be_started_for_is_done_here(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand, ended = Stand(), list[str]()
+
+    async def main(loop: VirtualLoop) -> Any:
+        monkeypatch.setattr(loop, "run_in_executor", Mock(side_effect=RuntimeError("can't start new thread")))
+        return await answered(stand, [kind, "pause"], SMALL, ended)
+
+    assert run(main) == [told(kind, 0), None]
+    assert (stand.log[0], ended) == ("others", ["ended"])
 
 
 @pytest.mark.parametrize("kind", ["failing work", "failing wait"])

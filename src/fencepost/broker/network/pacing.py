@@ -68,7 +68,11 @@ async def _let_others_go_first(slices: Slices) -> None:
 
 
 async def _elsewhere(work: Callable[[], T], slices: Slices) -> T:
-    result = await asyncio.to_thread(work)
+    try:
+        result = await asyncio.to_thread(work)
+    except RuntimeError:  # no thread can be started
+        await slices.pause()
+        result = work()
     await slices.pause()  # the node may have stopped meanwhile
     return result
 
