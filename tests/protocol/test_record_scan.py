@@ -14,7 +14,6 @@ from fencepost.protocol.compression import Compression, TooLarge
 from fencepost.protocol.errors import ProtocolError
 from fencepost.protocol.record_scan import (
     UNFOLDED_AT_ONCE,
-    UNFOLDED_WITHOUT_ROOM,
     Scanned,
     first_moment,
     scan,
@@ -265,11 +264,11 @@ def test_what_unfolds_to_much_waits_for_room_and_gives_it_back(*, ended: bool) -
         return encode_batch([(NOW, None, bytes(size), ())], compression=Compression.ZSTD)
 
     room = Room()
-    for size in (UNFOLDED_WITHOUT_ROOM - 100, UNFOLDED_WITHOUT_ROOM + 1):
+    for size in (UNFOLDED_AT_ONCE - 100, UNFOLDED_AT_ONCE + 1):
         batch = batch_of(size)
         pace = Pace(room=room)
         steps = first_moment(batch, read_header(batch), NOW, 0, LARGE, pace)
-        if size < UNFOLDED_WITHOUT_ROOM:
+        if size < UNFOLDED_AT_ONCE:
             assert finish(steps) == (NOW, 0)
             assert room.taken == []
             continue
@@ -285,13 +284,13 @@ def test_what_unfolds_to_much_waits_for_room_and_gives_it_back(*, ended: bool) -
 
 
 def test_who_has_room_and_cannot_unfold_gives_it_back() -> None:
-    batch = encode_batch([(NOW, None, bytes(2 * UNFOLDED_WITHOUT_ROOM), ())], compression=Compression.ZSTD)
+    batch = encode_batch([(NOW, None, bytes(2 * UNFOLDED_AT_ONCE), ())], compression=Compression.ZSTD)
     room = Room()
-    steps = first_moment(batch, read_header(batch), NOW, 0, 2 * UNFOLDED_WITHOUT_ROOM, Pace(room=room))
+    steps = first_moment(batch, read_header(batch), NOW, 0, 2 * UNFOLDED_AT_ONCE, Pace(room=room))
     assert next(steps) == "wait"  # type: ignore[comparison-overlap]
     with pytest.raises(TooLarge):
         finish(steps)
-    assert room.taken == [2 * UNFOLDED_WITHOUT_ROOM, -2 * UNFOLDED_WITHOUT_ROOM]
+    assert room.taken == [2 * UNFOLDED_AT_ONCE, -2 * UNFOLDED_AT_ONCE]
 
 
 def test_what_is_too_large_for_its_topic_waits_for_no_room_where_that_is_little() -> None:

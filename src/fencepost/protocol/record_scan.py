@@ -20,10 +20,9 @@ from fencepost.protocol.steps import STEP, UNFOLDED_IN_A_UNIT, Pace, Steps, else
 from fencepost.protocol.types import Buffer
 
 UNFOLDED_AT_ONCE: Final = 256 * 1024
-"""Bytes: at most a millisecond of work for every codec.  All who ask at one moment may have as much unfolded before
-anybody else is served, and a kilobyte may unfold to 16 MB."""
-UNFOLDED_WITHOUT_ROOM: Final = 256 * 1024
-"""Bytes that anybody may unfold while others wait for room: it is looked at in a step or two."""
+"""Bytes that anybody may unfold in place, and while others wait for room: at most a millisecond of work for every
+codec.  All who ask at one moment may have as much unfolded before anybody else is served, and a kilobyte may unfold to
+16 MB."""
 
 _INT64: Final = 1 << 63
 _SMALLEST_SIZE: Final = 6 << 1
@@ -315,31 +314,24 @@ def moments(body: Buffer, header: BatchHeader) -> Iterator[Moment]:
 
 
 def unfolded(compression: Compression, body: Buffer, limit: int, pace: Pace) -> Steps[bytes]:
-    """As `decompress`; in another thread where it takes long.
+    """As `decompress`; what becomes large waits for room, and is unfolded in another thread.
 
-    What becomes large waits for room.  Who has called this says `pace.hold(0)` when nothing of it is needed any more.
+    Who has called this says `pace.hold(0)` when nothing of it is needed any more.
     """
-    if pace.room is not None and not pace.room.claim(limit):
-        try:
-            return decompress(compression, body, min(limit, UNFOLDED_WITHOUT_ROOM))
-        except TooLarge:
-            if limit <= UNFOLDED_WITHOUT_ROOM:
-                raise
+    has_room = pace.room is not None and pace.room.claim(limit)
+    pace.held += limit if has_room else 0
+    try:
+        data = decompress(compression, body, min(limit, UNFOLDED_AT_ONCE))
+    except TooLarge:
+        if limit <= UNFOLDED_AT_ONCE:
+            raise
         body = bytes(body)  # it may be a view of a buffer that is used again
-        yield from pace.room.wait_for(limit)
-    pace.held += limit if pace.room is not None else 0
-    data = yield from _unfolded(compression, body, limit)
+        if pace.room is not None and not has_room:
+            yield from pace.room.wait_for(limit)
+            pace.held += limit
+        data = yield from elsewhere(partial(decompress, compression, body, limit))
     pace.hold(len(data))
     return data
-
-
-def _unfolded(compression: Compression, body: Buffer, limit: int) -> Steps[bytes]:
-    if limit <= UNFOLDED_AT_ONCE:
-        return decompress(compression, body, limit)
-    try:
-        return decompress(compression, body, UNFOLDED_AT_ONCE)
-    except TooLarge:
-        return (yield from elsewhere(partial(decompress, compression, bytes(body), limit)))
 
 
 def first_moment(
