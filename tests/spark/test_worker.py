@@ -28,6 +28,7 @@ from fencepost.spark.worker import LoadedModules, set_aside_what_is_loaded
 @pytest.fixture(autouse=True)
 def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(worker, "LOADED", LoadedModules())
+    gc.unfreeze()
     yield
     gc.unfreeze()
 
@@ -61,17 +62,16 @@ def test_what_a_task_has_loaded_is_set_aside_by_the_next_one(monkeypatch: pytest
     loaded = ModuleType("loaded_by_a_task")
     loaded.__dict__["kept"] = [[n] for n in range(1000)]
     monkeypatch.setitem(sys.modules, "loaded_by_a_task", loaded)
-    assert gc.get_freeze_count() == first
+    assert gc.get_freeze_count() <= first, "what is set aside may end, and more may not come, by itself"
     set_aside_what_is_loaded()
     assert gc.get_freeze_count() > first + 900
 
 
 @pytest.mark.parametrize("name", [None, "pytest.__main__", "fencepost.__main__"])
 def test_in_a_process_of_somebody_else_nothing_is_set_aside(monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
-    before = gc.get_freeze_count()
     _main(monkeypatch, name)
     set_aside_what_is_loaded()
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() == 0
 
 
 def _encode() -> None:
