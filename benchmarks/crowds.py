@@ -7,11 +7,16 @@ import time
 
 from benchmarks.prober import produce_request
 from benchmarks.stall_table import Table, create, record, served
-from fencepost.protocol.messages import FetchRequest, MetadataRequest
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 from fencepost.protocol.messages.fetch import FetchPartition, FetchTopic
+from fencepost.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.protocol.messages.metadata import MetadataRequestTopic
+from fencepost.protocol.records import encode_batch
 
 CROWD = 200
+LIST_OFFSETS_VERSION = 7
+UNFOLDING = 20
 FETCHES = 20_000
 
 
@@ -80,3 +85,22 @@ def pipelined(table: Table) -> None:
                 for each in wires[:count]:
                     for _ in range(500):
                         each.receive(FetchRequest)
+
+
+def unfolding(table: Table) -> None:
+    """Each batch is a few kilobytes that unfold to 15 MB, for the last record in it is asked for by its time."""
+    with served() as (node, wire, prober):
+        wires = [node.wire() for _ in range(UNFOLDING)]
+        for compression in (Compression.GZIP, Compression.ZSTD):
+            topic = compression.name.lower()
+            create(wire, topic, 1)
+            records = [(1000 + number, None, bytes(1_000_000), ()) for number in range(15)]
+            wire.ask(produce_request(topic, {0: encode_batch(records, compression=compression)}))
+            last = ListOffsetsPartition(partition_index=0, timestamp=1014)
+            request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[last])])
+            with table.measuring(f"15 MB of {topic} unfolded for each of {UNFOLDING} at once", prober):
+                for each in wires:
+                    each.send(each.frame(request, LIST_OFFSETS_VERSION))
+                for each in wires:
+                    found = each.receive(ListOffsetsRequest, LIST_OFFSETS_VERSION).topics[0].partitions[0]
+                    assert (found.error_code, found.offset) == (0, 14), found

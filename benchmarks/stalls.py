@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from benchmarks.crowds import crowd, pipelined, waiting
+from benchmarks.crowds import crowd, pipelined, unfolding, waiting
 from benchmarks.filling import JOURNALLED, fill
 from benchmarks.large_numbers import configurations, expiry, requests
 from benchmarks.long_requests import LIST_OFFSETS_VERSION, LISTED, OFFSET_FETCH_VERSION, WIDE, large_requests, named
@@ -329,6 +329,7 @@ WORKS: dict[str, Callable[[Table], None]] = {
         named,
         crowd,
         pipelined,
+        unfolding,
         cleaning,
         checkpoint,
         retention,
