@@ -95,10 +95,14 @@ def pip_command(environment: Environment) -> list[str]:
     raise AssertionError
 
 
-def compile_records(environment: Environment) -> None:
-    """Have what can be compiled be compiled of the source as it is now; where it cannot be, that is said."""
+def compile_source(environment: Environment) -> None:
+    """Have what can be compiled be compiled of the source as it is now; where it cannot be, that is said.
+
+    And keep the byte code of all of it, which many processes begin with, and need not be allowed to keep.
+    """
     if environment is ENVIRONMENTS["main"]:
         subprocess.run([environment.python, str(ROOT / "hatch_build.py")])
+        subprocess.run([environment.python, "-m", "compileall", "-q", str(ROOT / "src")])
 
 
 def main() -> None:
@@ -107,7 +111,7 @@ def main() -> None:
     environment = ENVIRONMENTS[sys.argv[1] if len(sys.argv) > 1 else "main"]
     stamp = environment.stamp
     if stamp.exists() and stamp.read_text() == wanted(environment):
-        compile_records(environment)
+        compile_source(environment)
         return
     print(f"setup: creating {environment.folder.name} ({environment.notice}) ...", flush=True)
     pip = [*pip_command(environment), "install", "--disable-pip-version-check", "--no-input"]
@@ -119,7 +123,7 @@ def main() -> None:
                 f"installing the {what} failed (see above). Check the network or the pip configuration, then run again."
             )
     stamp.write_text(wanted(environment))
-    compile_records(environment)
+    compile_source(environment)
     print("setup: done", flush=True)
     if environment is ENVIRONMENTS["main"]:
         subprocess.run([environment.python, "-m", "fencepost.compiled.in_use"])
