@@ -37,6 +37,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "security_protocol='TLS': it must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
     ),
     ({"security_protocol": "ssl"}, "security_protocol='ssl'"),
+    ({"security_protocol": SECRET}, "security_protocol must be one of PLAINTEXT, .*; what was given is not repeated"),
+    (
+        PLAIN | USER | {"sasl_mechanism": SECRET},
+        "sasl_mechanism must be one of PLAIN, .*; what was given is not repeated",
+    ),
+    (PLAIN | USER | {"sasl_mechanism": "plain"}, "sasl_mechanism='plain': it must be one of PLAIN"),
     ({"ssl_cafile": CA}, "ssl_cafile is given, but security_protocol is PLAINTEXT"),
     (
         PLAIN | USER | {"ssl_check_hostname": False},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, TypedDict, Unpack
 
@@ -155,7 +155,8 @@ class Security:
 
     def _check_protocol(self) -> None:
         if self.protocol not in PROTOCOLS:
-            raise ValueError(f"security_protocol={self.protocol!r}: it must be one of {', '.join(PROTOCOLS)}")
+            one = f"one of {', '.join(PROTOCOLS)}"
+            raise ValueError(wrong_value("security_protocol", self.protocol, PROTOCOLS, one))
         for kind, used, protocols in (
             ("ssl_", self.uses_tls, "SSL or SASL_SSL"),
             ("sasl_", self.uses_sasl, "SASL_PLAINTEXT or SASL_SSL"),
@@ -174,7 +175,8 @@ class Security:
                 f"it must be one of {', '.join(MECHANISMS)}"
             )
         if self.mechanism not in MECHANISMS:
-            raise ValueError(f"sasl_mechanism={self.mechanism!r}: it must be one of {', '.join(MECHANISMS)}")
+            one = f"one of {', '.join(MECHANISMS)}"
+            raise ValueError(wrong_value("sasl_mechanism", self.mechanism, MECHANISMS, one))
         given: Mapping[str, Any] = self._options
         needed = _NEEDS[self.mechanism]
         for name in needed:
@@ -222,6 +224,29 @@ class Security:
         for name, needed in (("ssl_keyfile", ("ssl_certfile",)), ("ssl_password", ("ssl_certfile", "ssl_certdata"))):
             if name in self._options and not any(each in self._options for each in needed):
                 raise ValueError(f"{name} is given without {needed[0]}: there is no certificate that it could be for")
+
+
+_KNOWN_ELSEWHERE: Final = (
+    *("TLS", "GSSAPI", "KERBEROS", "NTLM", "AWS_MSK_IAM", "SCRAM-SHA-1", "SCRAM", "OAUTH"),
+    *("JKS", "PKCS12", "P12", "JCEKS", "BKS", "BCFKS", "LDAPS"),
+)
+"""Values that clients of Kafka have or are told of where ours has others."""
+
+
+def may_be_repeated(given: object, allowed: Sequence[str]) -> bool:
+    """Whether an error may repeat the value of a setting of few values: a name that somebody could have meant.
+
+    Any other text may be a password in the wrong place.
+    """
+    known = {each.upper() for each in (*allowed, *_KNOWN_ELSEWHERE)}
+    return given is None or (isinstance(given, str) and given.strip().upper() in known)
+
+
+def wrong_value(name: str, given: object, allowed: Sequence[str], what: str) -> str:
+    """The sentence about a setting that is none of the `allowed`; `what`: what it must be."""
+    if may_be_repeated(given, allowed):
+        return f"{name}={given!r}: it must be {what}"
+    return f"{name} must be {what}; what was given is not repeated, as it may be a secret"
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:

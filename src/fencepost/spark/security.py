@@ -18,8 +18,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.security import OAUTHBEARER, Security, SecurityOptions, renamed
-from fencepost.spark.bad_option import BadOption, shown
+from fencepost.client.security import (
+    MECHANISMS,
+    OAUTHBEARER,
+    Security,
+    SecurityOptions,
+    may_be_repeated,
+    renamed,
+    wrong_value,
+)
+from fencepost.spark.bad_option import BadOption
 from fencepost.spark.option_table import SINK, unknown
 
 PROTOCOL: Final = "kafka.security.protocol"
@@ -131,7 +139,7 @@ def parse_security(options: Mapping[str, str] | None) -> Security:
     algorithm = get(_NAMES_CHECKED)
     if algorithm is not None:
         if algorithm.lower() not in ("", "https"):
-            raise BadOption(f"{_NAMES_CHECKED}={shown(algorithm)}: it must be https, or empty")
+            raise BadOption(wrong_value(_NAMES_CHECKED, algorithm, ("https",), "https, or empty"))
         settings["ssl_check_hostname"] = bool(algorithm)
     chosen: SecurityOptions = {name: value for name, value in settings.items() if value is not None}  # type: ignore[assignment]
     try:
@@ -174,8 +182,13 @@ def _check_type(get: Any, name: str, stores: tuple[str, ...]) -> None:
     used = [store for store in stores if get(store) is not None]
     kind = get(name) or ("JKS" if used else "PEM")
     if kind.upper() != "PEM":
+        told = (
+            f"is {kind.strip()}"
+            if may_be_repeated(kind, ("PEM",))
+            else "is another type, not repeated as it may be a secret"
+        )
         raise BadOption(
-            f"{name} is {shown(kind)}{'' if get(name) else ', which is the default'}: only PEM can be read. Have the "
+            f"{name} {told}{'' if get(name) else ', which is the default'}: only PEM can be read. Have the "
             f"store written as PEM (keytool -importkeystore to PKCS12, then openssl pkcs12), and set {name} to PEM"
         )
 
@@ -250,7 +263,7 @@ def _user(text: str, mechanism: str | None) -> dict[str, str]:
             f"{JAAS} names a login module that is not there: there are {' and '.join(_LOGIN_MODULES)}; for tokens "
             f"there is {TOKEN_PROVIDER}"
         )
-    if mechanism not in (*_LOGIN_MODULES[known], None, OAUTHBEARER):
+    if mechanism in MECHANISMS and mechanism not in (*_LOGIN_MODULES[known], OAUTHBEARER):
         raise BadOption(f"{JAAS} names {known.rpartition('.')[2]}, which is not for {MECHANISM} {mechanism}")
     others = sorted(set(options) - {"username", "password"})
     if others or len(options) < 2:
