@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker import running_broker
-from fencepost.client.blocking import Consumer, Producer
+from fencepost.client.blocking import Admin, Consumer, Producer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -51,9 +51,11 @@ def test_what_is_read_is_written_exactly_once(tmp_path: Path) -> None:
 
 
 def test_the_pipeline_fills_the_ledger(tmp_path: Path) -> None:
-    with running_broker() as broker:
+    # No topic comes by itself: the reader of this test would have made the one that the example writes to.
+    with running_broker(settings={"auto.create.topics.enable": False}) as broker:
         servers = broker.bootstrap_servers
-        with Producer(servers) as producer:
+        with Admin(servers) as admin, Producer(servers) as producer:
+            admin.create_topic("debits")
             producer.send("debits", b"-10", key=b"alice").result()
         with (
             running(EXAMPLES[2], servers, tmp_path) as pipeline,
