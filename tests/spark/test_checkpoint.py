@@ -113,6 +113,33 @@ def test_a_log_file_of_one_batch_is_read_whole(count: int) -> None:
     assert entries_of(0, Counted("\n".join(["v1", *entries]).encode()).file)[::-1] == entries
 
 
+BEGUN = ".0.0c4d07eb-7a07-4920-9f1e-d5f852228534.tmp"
+
+
+@pytest.mark.parametrize(
+    ("there", "removed"),
+    [
+        ({}, []),
+        ({"offsets": []}, []),
+        ({"offsets": [BEGUN], "commits": []}, [BEGUN]),
+        ({"offsets": [BEGUN, BEGUN.replace("0c4d", "1c4d")]}, [BEGUN, BEGUN.replace("0c4d", "1c4d")]),
+        ({"offsets": [BEGUN, "0"]}, []),
+        ({"offsets": [BEGUN, "notes.txt"]}, []),
+        ({"offsets": [BEGUN.replace(".0.", ".1.")]}, []),
+        ({"offsets": [BEGUN], "commits": ["0"]}, []),
+        ({"offsets": [BEGUN], "state": ["0"]}, []),
+    ],
+)
+def test_only_what_spark_began_to_write_of_its_first_offsets_is_removed(
+    there: dict[str, list[str]], removed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone: list[str] = []
+    monkeypatch.setattr(Checkpoint, "_names", lambda _, __, folder: there.get(folder, []))
+    monkeypatch.setattr(Checkpoint, "_remove", lambda _, __, name: gone.append(name))
+    Checkpoint("somewhere").clear_interrupted_start(cast(Any, None))
+    assert gone == [f"offsets/{name}" for name in removed]
+
+
 def test_a_directory_that_is_no_checkpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = checkpoint(monkeypatch, {})
     with pytest.raises(ValueError, match="checkpoint_location='somewhere' is no checkpoint"):

@@ -75,6 +75,15 @@ def test_a_stream_is_written_once_over_restarts(spark: SparkSession, place: Plac
     assert batches == list(range(len(batches))) and len(batches) > 1
 
 
+def test_a_query_that_ended_while_spark_wrote_its_first_offsets_starts_again(spark: SparkSession, place: Place) -> None:
+    """Spark starts none on a checkpoint that has anything before its first batch, be it a file that Spark began."""
+    offsets = Path(place.checkpoint) / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.0c4d07eb-7a07-4920-9f1e-d5f852228534.tmp").touch()
+    place.run(spark)
+    assert place.shown() == list(range(ROWS))
+
+
 def test_a_query_whose_checkpoint_is_lost_goes_on_where_it_was(spark: SparkSession, place: Place) -> None:
     place.run(spark)
     place.checkpoint += "-new"

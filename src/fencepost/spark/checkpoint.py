@@ -1,9 +1,10 @@
-"""Reads the checkpoint of a query: where its micro-batches end, and whether it has state."""
+"""The checkpoint of a query: where its micro-batches end, whether it has state, and what an interrupted start left."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PART_BYTES: Final = 64 * 1024
+_BEGUN: Final = re.compile(r"\.0\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
+"""What Spark calls a file with the offsets of batch 0 while it writes it."""
 
 
 def make_state(rows: DataFrame) -> None:
@@ -67,6 +70,18 @@ class Checkpoint:
                 return {**end, FILES: hashlib.sha256("\n".join(files).encode()).hexdigest()[:32]}
         return end
 
+    def clear_interrupted_start(self, spark: SparkSession) -> None:
+        """Remove what Spark began to write of the first offsets of a query, where it ended in the midst of that.
+
+        Spark starts no query on a checkpoint that has anything before its first batch, even such a file.
+        """
+        found = self._names(spark, "offsets")
+        others = self._names(spark, "commits") or self._names(spark, "state")
+        if others or not all(_BEGUN.fullmatch(name) for name in found):
+            return
+        for name in found:
+            self._remove(spark, f"offsets/{name}")
+
     def has_state(self, spark: SparkSession) -> bool:
         """Whether the query keeps state from one batch to the next."""
         return self._has(spark, "state")
@@ -75,6 +90,15 @@ class Checkpoint:
         files, path = self._place(spark, name)
         there: bool = files.exists(path)
         return there
+
+    def _names(self, spark: SparkSession, folder: str) -> list[str]:
+        """What is in a folder of the checkpoint; nothing, if there is none."""
+        files, path = self._place(spark, folder)
+        return [each.getPath().getName() for each in files.listStatus(path)] if files.exists(path) else []
+
+    def _remove(self, spark: SparkSession, name: str) -> None:
+        files, path = self._place(spark, name)
+        files.delete(path, False)
 
     def _place(self, spark: SparkSession, name: str) -> tuple[Any, Any]:
         """Hadoop's file system of the checkpoint, and the path of a file in it."""

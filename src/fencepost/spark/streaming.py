@@ -19,7 +19,7 @@ from fencepost.spark.session import refuse_connect
 from fencepost.spark.sink import Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LARGEST_RUN_ID: Final = 200
@@ -39,6 +39,9 @@ def foreach_batch(
     """
     refuse_connect()
     checkpoint = Checkpoint(checkpoint_location)
+    session = _session_of_this_thread()
+    if session is not None:
+        checkpoint.clear_interrupted_start(session)
 
     def write(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
@@ -62,6 +65,12 @@ def foreach_batch(
             make_state(batch)  # the sink does not know of it in a thread that Spark did not start
 
     return write
+
+
+def _session_of_this_thread() -> SparkSession | None:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 def write_stream(
@@ -93,6 +102,7 @@ def write_stream(
 
     names = [topic] if topic is not None else list(topics)
     sink = Sink(application_id, bootstrap_servers, names, **options)
+    Checkpoint(checkpoint_location).clear_interrupted_start(df.sparkSession)
     writer = df.writeStream.foreachBatch(foreach_batch(sink, checkpoint_location, topic=topic, transform=transform))
     writer = writer.option("checkpointLocation", checkpoint_location)
     if query_name is not None:
