@@ -81,6 +81,18 @@ def test_each_changes_what_the_one_before_it_gave_and_one_that_raises_is_said_on
     assert [message.split()[0] for message in caplog.messages] == ["on_send", "on_acknowledgement"]
 
 
+def test_of_several_that_raise_each_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        interceptors = [Raising(), Raising()]
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), interceptors=interceptors) as writer:
+            for value in (b"0", b"1"):
+                await writer.send_and_wait("t", value, partition=0)
+
+    with caplog.at_level(logging.ERROR):
+        simulate(scenario)
+    assert [message.split()[0] for message in caplog.messages] == ["on_send"] * 2 + ["on_acknowledgement"] * 2
+
+
 def test_each_record_is_told_of_once_whatever_becomes_of_it() -> None:
     """Also one whose send is cancelled, one that nobody waits for, one that is no record, and those left at the end."""
     watcher = Watcher()

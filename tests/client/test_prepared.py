@@ -246,6 +246,24 @@ def test_neither_a_block_that_raises_nor_close_ends_it() -> None:
     simulate(scenario, **ALLOWED)
 
 
+def test_nothing_is_sent_in_it_while_its_records_are_waited_for() -> None:
+    async def scenario(world: World) -> None:
+        async with taking_part(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"first", partition=0)
+            preparing = asyncio.ensure_future(writer.prepare_transaction())
+            await asyncio.sleep(0)
+            assert not preparing.done(), "nothing is acknowledged yet"
+            with pytest.raises(MisuseError):
+                await writer.send("t", b"late", partition=0)
+            await preparing
+            await writer.commit_transaction()
+        assert await shown(world) == [b"first"]
+
+    simulate(scenario, **ALLOWED)
+
+
 def test_what_cannot_be_committed_is_not_prepared() -> None:
     async def scenario(world: World) -> None:
         async with taking_part(world) as writer:

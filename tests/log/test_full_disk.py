@@ -275,3 +275,27 @@ def test_what_does_not_succeed_leaves_no_file_open(what: str) -> None:
         assert uses > 4
 
     run(main())
+
+
+def test_what_is_deleted_while_a_checkpoint_has_no_room_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its space may be what the checkpoint lacks."""
+
+    def no_room(*_: object) -> None:
+        raise DiskFull(errno.ENOSPC, "no space is left")
+
+    async def main() -> None:
+        node = Node(partitions=[("t", 0), ("u", 0)], file_delete_delay_ms=0)
+        append(node.partition, batch())
+        await node.settled()
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoint, "write", no_room)
+            node.storage.checkpoint_soon()
+            await asyncio.sleep(0.1)
+            node.storage.delete_partition(node.of("u"))
+            await asyncio.sleep(0.1)
+            assert not [name for name in node.disk.list(ROOT) if name.startswith("u-")]
+        append(node.partition, batch())
+        await node.settled()
+        assert node.partition.checkpoint_offset == 2, "who stops waits for a checkpoint that has room again"
+
+    run(main())

@@ -185,3 +185,17 @@ def test_a_fetch_that_is_answered_leaves_nothing_behind(woken: bool) -> None:
         assert broker.node.deadlines._due == {}
         for each in (reader, writer):
             each.close()
+
+
+def test_a_fetch_whose_client_has_gone_leaves_nothing_behind() -> None:
+    with serving() as broker:
+        reader, maker = Client(broker), Client(broker)
+        topic = new_topic(maker)
+        partition = broker.node.storage.partition(topic, 0)
+        assert partition is not None
+        reader.send(fetch_request(reader, topic, wait_ms=60_000))
+        wait_until("it waits", lambda: len(partition._waiters) == 1)
+        reader.close()
+        wait_until("nobody waits", lambda: not partition._waiters)
+        assert broker.node.deadlines._due == {}
+        maker.close()
