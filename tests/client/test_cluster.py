@@ -17,6 +17,8 @@ from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.client import Admin, ClosedError, ConnectionLostError, Consumer, TopicPartition
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Features
+from fencepost.client.errors import UnreachableError
+from fencepost.client.topic_view import TopicView
 from fencepost.client.transactional_id import OffsetAndMetadata
 from fencepost.protocol.codec import encode_response
 from fencepost.protocol.errors import ErrorCode
@@ -24,6 +26,7 @@ from fencepost.protocol.messages import ApiVersionsRequest, ApiVersionsResponse,
 from fencepost.protocol.messages.api_versions import ApiVersion, FinalizedFeatureKey
 from fencepost.protocol.messages.find_coordinator import GROUP
 from fencepost.protocol.messages.metadata import MetadataResponseBroker, MetadataResponseTopic
+from fencepost.protocol.types import ZERO_UUID
 from fencepost.runtime import Runtime
 from fencepost.simulation.loop import VirtualClock, VirtualLoop, run
 from fencepost.simulation.network import SimulatedNetwork
@@ -243,3 +246,28 @@ def test_the_controller_is_looked_up_again_where_the_one_that_was_does_not_answe
 
     assert asyncio.run(main()) == 2
     assert asked == [1, 2]
+
+
+def test_metadata_is_looked_up_at_its_age_sooner_after_a_failure_and_no_more_once_it_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[float] = []
+
+    async def main(loop: VirtualLoop) -> None:
+        cluster = Cluster("host:1", client_id="client")
+        cluster.topics["t"] = TopicView("t", ZERO_UUID, {0: 1})
+
+        async def refresh(_: object) -> None:
+            asked.append(loop.time())
+            if len(asked) == 2:
+                raise UnreachableError("nobody answers")
+
+        monkeypatch.setattr(cluster, "refresh", refresh)
+        cluster.refresh_every(60_000)
+        await asyncio.sleep(200)
+        await cluster.close()
+        await asyncio.sleep(200)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(main)
+    assert asked == [60, 120, 125, 185]

@@ -299,3 +299,24 @@ def test_what_is_deleted_while_a_checkpoint_has_no_room_is_removed(monkeypatch: 
         assert node.partition.checkpoint_offset == 2, "who stops waits for a checkpoint that has room again"
 
     run(main())
+
+
+def test_a_checkpoint_that_was_asked_for_and_cannot_begin_is_begun_after_the_next_sync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_room(*_: object) -> None:
+        raise DiskFull(errno.ENOSPC, "no space is left")
+
+    async def main() -> None:
+        node = Node()
+        append(node.partition, batch())
+        await node.settled()
+        with monkeypatch.context() as patch:
+            patch.setattr(commit_log.CommitLog, "begin", no_room)
+            node.storage.checkpoint_soon()
+            await asyncio.sleep(0.1)
+        append(node.partition, batch())
+        await node.settled()
+        assert node.partition.checkpoint_offset == 2
+
+    run(main())
