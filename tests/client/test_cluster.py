@@ -271,3 +271,20 @@ def test_metadata_is_looked_up_at_its_age_sooner_after_a_failure_and_no_more_onc
 
     run(main)
     assert asked == [60, 120, 125, 185]
+
+
+def test_a_partition_that_was_added_is_looked_up_until_it_has_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(_: VirtualLoop) -> int:
+        cluster = Cluster("host:1", client_id="client")
+        cluster.nodes = {7: ("host", 1)}
+        cluster.topics["t"] = TopicView("t", ZERO_UUID, {0: 7})
+        answers = [{0: 7, 1: -1}, {0: 7, 1: 7}]
+
+        async def refresh(_: object, __: bool) -> MetadataResponse:
+            cluster.topics["t"] = TopicView("t", ZERO_UUID, answers.pop(0))
+            return MetadataResponse(brokers=[], topics=[])
+
+        monkeypatch.setattr(cluster, "refresh", refresh)
+        return await cluster.leader(TopicPartition("t", 1), cluster.deadline("asking", 5000))
+
+    assert run(main) == 7

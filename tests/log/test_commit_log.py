@@ -12,6 +12,7 @@ from tests.log.log_doubles import run
 from fencepost.log.commit_log import REST_SECONDS, CommitLog, StorageFailed
 from fencepost.log.commit_log_entries import DURABLE_ENTRY, DURABLE_SIZE, FRAME, HEADER_SIZE, Kind, NamedFile
 from fencepost.log.commit_log_reading import read_generation
+from fencepost.log.disk import DiskFull
 from fencepost.log.replay import Replay
 from fencepost.protocol.types import Offset
 from fencepost.runtime import Work
@@ -176,3 +177,11 @@ def test_an_entry_of_a_newer_version_is_refused() -> None:
     log.flush_now()
     with pytest.raises(StorageFailed, match="kind 99"):
         replayed(disk)
+
+
+def test_where_there_is_little_space_it_takes_little() -> None:
+    disk = SimulatedDisk(Random(1), capacity=1024 * 1024)
+    log = begun(disk)
+    log.reserve(512 * 1024)
+    with pytest.raises(DiskFull):
+        log.reserve(1024 * 1024)

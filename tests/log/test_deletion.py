@@ -265,3 +265,20 @@ def test_files_of_a_deleted_topic_go_when_file_delete_delay_ms_is_over(delay_ms:
         assert not node.disk.exists(ROOT / "t-0")
 
     run(main())
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_node_that_has_ended_removes_nothing_any_more(stops: bool) -> None:
+    """What was to go later goes at the next start: another node may have the directory by then."""
+
+    async def main() -> None:
+        node = Node(file_delete_delay_ms=1000)
+        append(node.partition, batch())
+        await node.settled()
+        delete_topic(node.storage, "t")
+        await node.settled()
+        (node.storage.close if stops else node.storage.abandon)()
+        await asyncio.sleep(2)
+        assert node.disk.exists(ROOT / deleted_name("t-0", topic_id("t").bytes))
+
+    run(main())

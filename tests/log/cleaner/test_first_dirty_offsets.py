@@ -156,6 +156,8 @@ def test_what_is_noted_while_the_disk_is_slow_is_noted_after_that() -> None:
         node = Node(disk, **SETTINGS)
         log, failures = LogId("t", 0, topic_id("t")), list[OSError]()
         noted = FirstDirtyOffsets(disk, node.root)
+        await node.settled()
+        before = disk.descriptors_used
         for number in range(60):
             noted.cleaned(log, Offset(number))
             noted.note(Milliseconds(number), Milliseconds(0), failures.append)
@@ -165,6 +167,7 @@ def test_what_is_noted_while_the_disk_is_slow_is_noted_after_that() -> None:
         await asyncio.sleep(5)
         assert failures == []
         assert first_dirty_offsets.read(disk, node.root) == {log: 59}
+        assert disk.descriptors_used == before, "no file is left open"
 
     run(main())
 
