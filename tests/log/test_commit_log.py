@@ -185,3 +185,23 @@ def test_where_there_is_little_space_it_takes_little() -> None:
     log.reserve(512 * 1024)
     with pytest.raises(DiskFull):
         log.reserve(1024 * 1024)
+
+
+def test_space_that_is_taken_while_a_sync_is_under_way_is_not_said_to_be_durable() -> None:
+    """A power loss may take it back, and a file that is shorter than it says was cut."""
+
+    async def main() -> None:
+        disk = SimulatedDisk(Random(1))
+        log = begun(disk)
+        log.add_file(named())
+        synced = disk.open(log.path(1)).size()
+        assert log.flush(lambda: None, no_steps, lambda: None)
+        log.reserve(1024 * 1024)
+        await log.durability.wait(log.appended)
+        await asyncio.sleep(3 * REST_SECONDS)
+        data = disk.open(log.path(1)).pread(10_000, 0)
+        mark = read_generation(data, 1, True).end - DURABLE_SIZE
+        assert _is_durable(data, mark)
+        assert DURABLE_ENTRY.unpack_from(data, mark + FRAME.size)[2] == synced < disk.open(log.path(1)).size()
+
+    run(main())

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.broker.wire import Client, clients, connections_of, on_the_loop, wait_until
+from tests.broker.wire import HELLO, Client, clients, connections_of, on_the_loop, wait_until
 
-from fencepost.broker.network import connection
+from fencepost.broker.network import connection, shares
 from fencepost.broker.network.registry import SERVED, Reply, independent
 from fencepost.broker.network.request_context import RequestContext
 from fencepost.broker.node import Node
@@ -67,6 +67,24 @@ def test_no_more_are_taken_than_may_wait(
     assert waiting.taken == 3
     waiting.go_on()
     for _ in range(10):
+        other.receive()
+    other.close()
+
+
+def test_who_stood_in_line_takes_nothing_before_what_has_its_turn_is_done(
+    client: Client, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting.serve(in_turn=True)
+    other = Client(client.broker)
+    other.ask(HELLO)
+    monkeypatch.setattr(shares, "TURN_REQUESTS", 1)
+    on_the_loop(client.broker, lambda: setattr(client.broker.node.shares, "_turn_left", 1))
+    other.send(*[FindCoordinatorRequest(coordinator_keys=["k"])] * 3)
+    wait_until("the first is taken", lambda: waiting.taken >= 1)
+    assert other.silent_for(0.1)
+    assert waiting.taken == 1
+    waiting.go_on()
+    for _ in range(3):
         other.receive()
     other.close()
 

@@ -153,6 +153,15 @@ def an_offset() -> journal.Entry:
     )
 
 
+def test_a_journal_that_is_being_read_or_was_read_is_not_read_again() -> None:
+    world = World()
+    coordinator = GroupCoordinator(world, world.clock, world.settings, Random(1))
+    reading = coordinator.start_loading(0)
+    assert reading is not None and coordinator.start_loading(0) is None
+    at_once(reading)
+    assert coordinator.start_loading(0) is None
+
+
 def test_topics_that_are_deleted_while_a_journal_is_read_leave_no_offset() -> None:
     world = World()
     world.commit({A: 1, B: 2})

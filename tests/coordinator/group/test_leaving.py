@@ -175,3 +175,14 @@ async def test_a_group_that_was_deleted_waits_for_nobody_who_was_to_come(caplog:
     assert world.delete_group() == ErrorCode.NONE
     await asyncio.sleep(600)
     assert [record.message for record in caplog.records if record.exc_info] == []
+
+
+@virtual
+async def test_nobody_is_out_once_the_coordinator_is_closed() -> None:
+    """A node that ends takes nobody out: members go on with the one that comes after it."""
+    world = World()
+    await world.stable()
+    world.coordinator.close()
+    before = world.journal.end
+    await asyncio.sleep(60)
+    assert (world.journal.end, world.state()) == (before, "Stable")
