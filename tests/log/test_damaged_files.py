@@ -185,3 +185,21 @@ def test_an_index_that_is_damaged_under_the_node_is_not_written_down_as_whole() 
 @pytest.mark.parametrize("seed", [100 + seed for seed in seeds(200)])
 def test_any_one_file_damaged_in_any_way_at_length(seed: int) -> None:
     test_any_one_file_damaged_in_any_way(seed)
+
+
+def test_what_comes_after_damage_was_met_in_the_newest_segment_is_in_another_one() -> None:
+    """A copy that is put in the place of the damaged one would lack it."""
+
+    async def main() -> None:
+        node = Node()
+        for _ in range(2):
+            append(node.partition, batch())
+        await node.settled()
+        file = node.disk.open(DIRECTORY / f"{0:020d}.log")
+        file.pwrite(bytes(20), 0)
+        assert isinstance(node.partition.read(Offset(0), 1000, Isolation.READ_UNCOMMITTED), Refused)
+        append(node.partition, batch())
+        append(node.partition, batch())
+        assert node.partition.segments.bases == [0, 2]
+
+    run(main())
