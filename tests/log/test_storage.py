@@ -40,8 +40,9 @@ def test_a_directory_has_one_broker_and_a_known_format() -> None:
             second.take()
         node.storage.close()
         node.disk.open(ROOT / "fencepost.version").pwrite(b"9", 0)
-        with pytest.raises(DirectoryUnusable, match="format '9'"):
-            second.take()
+        for _ in range(2):  # who is refused has not got it
+            with pytest.raises(DirectoryUnusable, match="format '9'"):
+                second.take()
 
     run(main())
 
