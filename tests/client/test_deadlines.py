@@ -217,17 +217,39 @@ def test_a_record_is_given_up_after_delivery_timeout_ms_and_the_next_one_goes(kn
     simulate(scenario)
 
 
+def answer_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have what is written from now on answered after 100 seconds."""
+    handler = SERVED[PRODUCE].handler
+
+    async def late(reply: Any) -> Any:
+        await asyncio.sleep(100)
+        return reply
+
+    monkeypatch.setitem(SERVED, PRODUCE, replace(SERVED[PRODUCE], handler=lambda *given: late(handler(*given))))
+
+
+def test_a_flush_ends_when_its_records_are_given_up_where_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        how: dict[str, Any] = {"delivery_timeout_ms": 5000, "request_timeout_ms": 30_000}
+        async with Producer(ADDRESS, runtime=world.runtime("writer"), **how) as writer:
+            await writer.send_and_wait("t", b"first", partition=0)
+            answer_late(monkeypatch)
+            sent, begun = await writer.send("t", b"late", partition=0), world.loop.time()
+            await writer.flush()
+            assert 4.999 < world.loop.time() - begun < 5.001
+            assert isinstance(sent.exception(), DeliveryError)
+            await writer.close(0)
+        await asyncio.sleep(100)
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize("identified", [True, False])
 @pytest.mark.parametrize("most", [1, 5])
 def test_each_record_is_given_up_in_its_time_where_no_answer_comes(
     most: int, identified: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that waits for its turn behind those without an answer, which have other times."""
-    handler = SERVED[PRODUCE].handler
-
-    async def never(reply: Any) -> Any:
-        await asyncio.sleep(100)
-        return reply
 
     async def scenario(world: World) -> None:
         runtime, took = world.runtime("writer"), list[float]()
@@ -240,9 +262,7 @@ def test_each_record_is_given_up_in_its_time_where_no_answer_comes(
             enable_idempotence=identified,
         ) as writer:
             await writer.send_and_wait("t", b"first", partition=0)
-            monkeypatch.setitem(
-                SERVED, PRODUCE, replace(SERVED[PRODUCE], handler=lambda *given: never(handler(*given)))
-            )
+            answer_late(monkeypatch)
 
             async def late(number: int) -> None:
                 await asyncio.sleep(number * 0.7)

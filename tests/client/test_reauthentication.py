@@ -127,6 +127,27 @@ def test_requests_that_wait_for_a_login_end_with_the_connection() -> None:
     simulate(scenario)
 
 
+def test_requests_that_wait_for_a_token_that_does_not_come_end_in_their_time() -> None:
+    async def scenario(world: World) -> None:
+        await front(world, session_ms=2000)
+        tokens = [TOKEN]
+
+        async def a_token() -> str:
+            if not tokens:
+                await asyncio.sleep(1000)
+            return tokens.pop()
+
+        runtime = world.runtime("c")
+        login = Login(Security(**settings("OAUTHBEARER", sasl_oauth_token_provider=a_token)), runtime)
+        connection = await open_connection(runtime.network, "127.0.0.1", SECURED, "c", 3000, login=login)
+        await asyncio.sleep(3)
+        async with asyncio.timeout(4):
+            with pytest.raises(ConnectionLostError, match="did not answer in time"):
+                await connection.request(MetadataRequest(topics=[]), 12)
+
+    simulate(scenario)
+
+
 def test_an_idle_connection_logs_in_again_when_it_is_used_again() -> None:
     async def scenario(world: World) -> None:
         there = await front(world, session_ms=10_000)

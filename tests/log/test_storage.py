@@ -248,3 +248,28 @@ def test_a_deleted_topic_leaves_nothing_in_one_that_has_its_name(
 
     for seed in range(20):
         run(main(seed))
+
+
+def test_a_partition_whose_directory_a_power_loss_took_is_there_whatever_others_have() -> None:
+    async def main() -> None:
+        taken = 0
+        for seed in range(25):
+            disk = SimulatedDisk(Random(seed))
+            node = Node(disk)
+            append(node.partition, batch())
+            await node.settled()
+            node.storage.checkpoint_soon()
+            await asyncio.sleep(0.1)
+            assert node.partition.checkpoint_offset == 1
+            node.names.append(("made", 0))
+            node.storage.create_partition("made", topic_id("made"), 0)
+            append(node.of("made"), batch(tag="acknowledged"))
+            await node.storage.durability.wait(node.storage.last_appended)
+            node.storage.abandon()
+            disk.power_loss()
+            taken += not disk.exists(ROOT / "made-0")
+            node.start()
+            assert values_of(node.of("made")) == [b"acknowledged"]
+        assert taken > 2
+
+    run(main())
