@@ -13,6 +13,7 @@ from tests.log.cleaner_doubles import SETTINGS, cleaner_of, committed, table, un
 from tests.log.log_doubles import START, Node, append, delete_topic, run
 
 from fencepost.log.cleaner.rewriting import UNFOLDED_AT_ONCE
+from fencepost.log.cleaner.swapping import CLEANED
 from fencepost.log.cleaner.work import Work
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ProtocolError
@@ -174,6 +175,25 @@ def test_whatever_comes_meanwhile(meanwhile: str, monkeypatch: pytest.MonkeyPatc
             assert [record.value for record in committed(node.partition) if record.key == b"a"] == [b"1", b"2"]
             await until_idle(node)
             assert table(committed(node.partition))[b"a"] == b"2"
+
+    run(main())
+
+
+def test_what_was_not_swapped_in_is_removed_when_the_cleaner_stops() -> None:
+    async def main() -> None:
+        node = await written(*(encode_batch([(START, b"a", value, ())]) for value in (b"1", b"2")))
+
+        def cleaned() -> list[str]:
+            return [name for name in node.disk.list(node.partition.directory) if name.endswith(CLEANED)]
+
+        reading = node.partition.scan()
+        next(reading)  # a pass waits for that with what it has written
+        cleaner = cleaner_of(node)
+        cleaner.start()
+        await asyncio.sleep(60)
+        assert cleaned()
+        cleaner.close()
+        assert not cleaned()
 
     run(main())
 
