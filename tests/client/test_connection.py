@@ -123,8 +123,11 @@ def test_the_version_is_the_newest_that_both_sides_speak_and_the_caller_allows(
             if fit:
                 assert connection.version_of(asked, most, least) == fit[-1]
             else:
-                with pytest.raises(UnsupportedByBrokerError, match="use a newer one"):
+                ours_to = ours[1] if most is None else min(ours[1], most)
+                with pytest.raises(UnsupportedByBrokerError) as raised:
                     connection.version_of(asked, most, least)
+                side = "client" if theirs[0] > ours_to else "broker"
+                assert str(raised.value).endswith(f": use a newer {side}"), "it is the older one that holds up"
 
     asyncio.run(main())
 

@@ -115,9 +115,10 @@ class Connection(asyncio.BufferedProtocol):
         highest: int = high if most is None else min(high, most)
         version = min(highest, served[1])
         if version < max(low, served[0], least):
+            older = "client" if served[0] > highest else "broker"
             raise UnsupportedByBrokerError(
                 f"the broker at {self.address} serves {_api(request)} in versions {served[0]} to {served[1]}, "
-                f"this needs {max(low, least)} to {highest}: use a newer one"
+                f"this needs {max(low, least)} to {highest}: use a newer {older}"
             )
         return version
 

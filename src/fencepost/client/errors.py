@@ -74,7 +74,10 @@ class AuthenticationError(FatalError):
 
 
 class UnsupportedByBrokerError(FatalError):
-    """The broker does not serve a request, or not in a version that is needed.  Use a newer broker, or do without."""
+    """The broker does not serve a request, or not in a version that is needed.  Use a newer broker, or do without.
+
+    Where all versions that it serves are too new, use a newer client: the message says which of both is the older one.
+    """
 
 
 class MisuseError(FatalError):
