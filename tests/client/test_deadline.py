@@ -30,15 +30,32 @@ def test_no_pause_ends_after_it_and_none_is_long(timeout_ms: int) -> None:
                 await until.pause("nobody is there")
                 times.append(loop.time())
 
-        with pytest.raises(
-            TimedOutError, match=f"asking did not succeed within {timeout_ms} ms; last: nobody is there"
-        ):
+        with pytest.raises(TimedOutError) as raised:
             await wait()
+        gone = loop.time() - times[0]
+        early = f" (given up after {gone * 1000:.0f} ms: too little time is left to try again)"
+        told = early if until.left >= 0.1 else ""
+        assert str(raised.value) == f"asking did not succeed within {timeout_ms} ms; last: nobody is there{told}"
         return [*times, loop.time()]
 
     times = run(main)
     assert timeout_ms / 1000 - 0.6 <= times[-1] <= timeout_ms / 1000, "nor is it given up long before"
     assert max(after - before for before, after in pairwise(times)) <= 0.6
+
+
+def test_who_gives_up_before_the_end_says_when() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        until = deadline(loop, 1500)
+        await asyncio.sleep(1.4925)
+        with pytest.raises(TimedOutError, match=r"within 1500 ms; last: it is busy$"):
+            await until.pause("it is busy")
+        until = deadline(loop, 300)
+        for _ in range(4):
+            await until.pause("it is busy")
+        with pytest.raises(TimedOutError, match=r"within 300 ms; last: it is busy \(given up after \d+ ms: too"):
+            await until.pause("it is busy")
+
+    run(main)
 
 
 def test_a_time_out_of_somebody_else_is_not_its_own() -> None:

@@ -12,6 +12,8 @@ from fencepost.runtime import Runtime
 
 FIRST_BACKOFF: Final = 0.01
 _LONGEST_BACKOFF: Final = 0.5
+#: Seconds before a deadline at which somebody who waited for it would notice that it is not over yet.
+_WORTH_TELLING: Final = 0.1
 
 T = TypeVar("T")
 
@@ -38,7 +40,8 @@ class Deadline:
     def __init__(self, runtime: Runtime, timeout_ms: float, what: str, login: Waits | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._runtime = runtime
-        self._at = self._loop.time() + timeout_ms / 1000
+        self._begun = self._loop.time()
+        self._at = self._begun + timeout_ms / 1000
         self._latest = self._at
         self._what = what
         self._login = login
@@ -91,7 +94,11 @@ class Deadline:
     def _timed_out(self) -> TimedOutError:
         held = held_up(self._login)
         last = f"{self._because}; {held}" if held else self._because
-        return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {last}")
+        early = ""
+        if self.left >= _WORTH_TELLING:
+            gone = (self._loop.time() - self._begun) * 1000
+            early = f" (given up after {gone:.0f} ms: too little time is left to try again)"
+        return TimedOutError(f"{self._what} did not succeed within {self._timeout_ms:.0f} ms; last: {last}{early}")
 
 
 async def within(deadline: Deadline | None, work: Awaitable[T]) -> T:
