@@ -188,10 +188,10 @@ def test_a_record_beyond_the_largest_request_is_refused_at_once_and_nothing_else
 
 
 NO_RECORDS: dict[str, dict[str, Any]] = {
-    r"value is a str: .*value\.encode\(\)": {"value": "text"},
-    r"value is a int": {"value": 5},
-    r"value is a list": {"value": [1]},
-    r"key is a str: .*key\.encode\(\)": {"value": b"", "key": "text"},
+    r"value is of type str: .*value\.encode\(\)": {"value": "text"},
+    r"value is of type int: give bytes": {"value": 5},
+    r"value is of type list": {"value": [1]},
+    r"key is of type str: .*key\.encode\(\)": {"value": b"", "key": "text"},
     r"timestamp='now': it must be an int": {"value": b"", "timestamp": "now"},
     r"timestamp=-1: it must be from 0": {"value": b"", "timestamp": -1},
     r"timestamp=9223372036854775808: it must be from 0": {"value": b"", "timestamp": 1 << 63},

@@ -28,7 +28,7 @@ def what_is_wrong(key: object, value: object, headers: Headers) -> TypeError:
     for name, found in (("key", key), ("value", value)):
         if not isinstance(found, BYTES):
             hint = f", for example {name}.encode()" if isinstance(found, str) else ""
-            return TypeError(f"the {name} is a {type(found).__name__}: give bytes or None{hint}")
+            return TypeError(f"the {name} is of type {type(found).__name__}: give bytes or None{hint}")
     return TypeError(f"headers={headers!r}: give a list of pairs, each a str and bytes or None")
 
 
