@@ -217,6 +217,15 @@ def test_an_end_is_in_doubt_if_any_try_of_it_may_have_been_carried_out(
     assert (found is CommitInDoubtError) == is_in_doubt
 
 
+def test_a_commit_after_the_broker_aborted_is_told_why_and_what_to_do() -> None:
+    """Apache Kafka answers INVALID_TXN_STATE to a commit after the time-out, which says neither."""
+    answers = [EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE)]
+    transactional_id = TransactionalId(cast(Cluster, Answering(answers)), "id")
+    said = r"no transaction of 'id' open any more .*transaction_timeout_ms\. Abort, then go on"
+    with pytest.raises(TransactionAbortableError, match=said):
+        asyncio.run(transactional_id.end(WHO, True, tv2=True))
+
+
 @pytest.mark.parametrize("lost", ["the end", "what came before it"])
 def test_what_was_lost_is_remembered_as_long_as_it_may_come_late(lost: str) -> None:
     """By the next transaction an end that was answered counts no more; a request until there is a new epoch."""

@@ -17,8 +17,9 @@ from fencepost.client.errors import (
 def fenced_error(name: str) -> ProducerFencedError:
     """The error of a producer whose transactional id, `name`, another one has taken over."""
     return ProducerFencedError(
-        f"another producer has taken over the transactional id {name!r}: this one can do nothing more. If both are "
-        "meant to run, give each an id of its own"
+        f"another producer has taken over the transactional id {name!r}, or, before transaction.version 2, the broker "
+        "has aborted a transaction of this one after transaction_timeout_ms: it can do nothing more. If both are meant "
+        "to run, give each an id of its own"
     )
 
 
@@ -42,6 +43,17 @@ def unconfirmed(error: TimedOutError | AuthenticationError, call: str) -> Client
     if isinstance(error, TimedOutError):
         return OutcomeUnknownError(f"{error}. Call {call}() again to find out")
     return AuthenticationError(f"{error}. When that is mended call {call}() again to find out")
+
+
+def not_open_error(name: str, what: str) -> TransactionAbortableError:
+    """The error of a commit of a transaction that the broker has aborted before, by itself or by an administrator.
+
+    `what`: its answer.  Apache Kafka says so to a commit after the time-out, and does not tell the reason (KIP-890).
+    """
+    return TransactionAbortableError(
+        f"the broker has no transaction of {name!r} open any more ({what}): it has aborted it, as it does after "
+        "transaction_timeout_ms. Abort, then go on; make the transaction shorter, or the time-out longer"
+    )
 
 
 def forgotten_error(name: str) -> TransactionAbortableError:

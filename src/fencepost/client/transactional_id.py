@@ -26,7 +26,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.outcomes import Outcome, outcome_of
 from fencepost.client.prepared import SINCE_TWO_PHASE, PreparedTxnState, two_phase_refusal
-from fencepost.client.transaction_errors import fenced_error, in_doubt, timed_out_error, unconfirmed
+from fencepost.client.transaction_errors import fenced_error, in_doubt, not_open_error, timed_out_error, unconfirmed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -359,6 +359,8 @@ class TransactionalId:
             return fenced_error(self.name)
         if outcome is Outcome.STALE:
             return StaleProducerEpochError(what, is_forgotten=error is ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if name == "EndTxn" and error is ErrorCode.INVALID_TXN_STATE:
+            return not_open_error(self.name, what)
         if outcome is Outcome.ABORTABLE:
             return TransactionAbortableError(f"{what}: abort the transaction, then go on")
         return BrokerError(error, what)
