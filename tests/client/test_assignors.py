@@ -221,3 +221,28 @@ def test_assignors_are_named_each_once(names: str | list[str]) -> None:
 def test_assignors_have_names(names: Any) -> None:
     with pytest.raises(TypeError, match=r"^partition_assignment_strategy=.*: it must be one or several of range, "):
         strategies_of(names)
+
+
+class Compared(str):
+    """A topic's name that counts how often such names are compared."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
+def test_work_grows_with_the_topics_and_not_with_their_square(assignor: Assignor) -> None:
+    """A pattern may fit tens of thousands, and the leader's event loop stands still meanwhile."""
+    names = [f"t{number:04}" for number in range(1000)]
+    owned = [TopicPartition(name, 0) for name in names]
+    members = {member: Member([Compared(name) for name in names], owned=owned, generation=1) for member in ("a", "b")}
+    Compared.times = 0
+    shares = assignor(members, {Compared(name): 1 for name in names})
+    assert len(given_out(shares)) in (0, len(names)), "with cooperative-sticky it is given up first"
+    assert Compared.times < 100 * len(names), "half of the square is 500 times as many"

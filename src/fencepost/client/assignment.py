@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from fencepost.client.arguments import places
 from fencepost.client.errors import MisuseError
@@ -49,9 +49,9 @@ class Assignment:
         """The partitions that the group gave when joining ended; None: this member had lost its place in the group."""
         self.is_started = False
         """Whether reading of the present assignment has begun."""
-        self._assigned: list[TopicPartition] | None = None
+        self._assigned: Collection[TopicPartition] | None = None
         """The partitions given to `assign`; None: those of the topics, or the share that the group gives."""
-        self._to_follow: Sequence[TopicPartition] | None = None
+        self._to_follow: Collection[TopicPartition] | None = None
         """The assigned partitions that are not read yet; None: there are none."""
         self._sought: dict[TopicPartition, OffsetAndMetadata] = {}
         """The positions sought in partitions that are assigned and not read yet."""
@@ -103,7 +103,7 @@ class Assignment:
         self.stop()
         self._sought.clear()
         self._to_pause.clear()
-        self._assigned, self._to_follow, self.is_started = assigned, None, False
+        self._assigned, self._to_follow, self.is_started = dict.fromkeys(assigned), None, False
         self._otherwise, self._leaderless = {}, {}
 
     def forget(self) -> None:
@@ -227,7 +227,7 @@ class Assignment:
         elif not self.is_started and self._to_follow is None:
             self._to_follow = await self._subscription.partitions() if self._assigned is None else self._assigned
         if self._to_follow is not None:
-            await self._follow(self._to_follow)
+            await self._follow(list(self._to_follow))
         await find_lost_positions(self._fetcher, self._places)
         if self._to_begin():
             await self._begin_those_that_are_led()
@@ -312,10 +312,11 @@ class Assignment:
     async def _take(self, group: Membership, assigned: Sequence[TopicPartition]) -> None:
         """Follow what the group gave, give up the rest, and tell the listener of both.  Raises an error of that."""
         added = [at for at in assigned if at not in self._owned]
-        revoked = [at for at in self._owned if at not in assigned]
+        given = frozenset(assigned)
+        revoked = [at for at in self._owned if at not in given]
         self._owned |= dict.fromkeys(added)
         self._to_follow = self._not_read(assigned)
-        not_read_yet = [at for at in assigned if self.is_not_read_yet(at)]
+        not_read_yet = {at for at in assigned if self.is_not_read_yet(at)}
         self._sought = {at: found for at, found in self._sought.items() if at in not_read_yet}
         self._to_pause.intersection_update(not_read_yet)
         error: BaseException | None = None
@@ -336,9 +337,9 @@ class Assignment:
         if error is not None:
             raise error
 
-    def _not_read(self, assigned: Sequence[TopicPartition]) -> list[TopicPartition]:
+    def _not_read(self, assigned: Sequence[TopicPartition]) -> dict[TopicPartition, None]:
         read = {*self._fetcher.followed, *self._leaderless}
-        return [at for at in assigned if at not in read]
+        return {at: None for at in assigned if at not in read}
 
     async def _give_away(self, partitions: Sequence[TopicPartition], *, is_lost: bool = False) -> None:
         """Tell the listener that these partitions are revoked (or lost), once, then read them no more."""
@@ -362,7 +363,7 @@ class Assignment:
         if self._group is not None:
             self._group.must_join = True
         else:
-            topics = self._subscription.topics
+            topics = {*self._subscription.topics}
             self._fetcher.drop([at for at in self._fetcher.followed if at.topic not in topics])
             self._leaderless = {at: known for at, known in self._leaderless.items() if at.topic in topics}
 

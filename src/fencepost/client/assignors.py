@@ -6,7 +6,7 @@ None of them depends on the order in which members are given.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fencepost.protocol.types import TopicPartition
@@ -15,7 +15,7 @@ from fencepost.protocol.types import TopicPartition
 class Member(NamedTuple):
     """What a member of a group says of itself in JoinGroup."""
 
-    topics: Sequence[str]
+    topics: Collection[str]
     instance_id: str | None = None
     owned: Sequence[TopicPartition] = ()
     """Partitions that it has, or had until now."""
@@ -39,11 +39,17 @@ def in_order(members: Mapping[str, Member]) -> list[str]:
     return sorted(members, key=place)
 
 
+def _looked_up(members: Mapping[str, Member]) -> dict[str, Member]:
+    """The same members, whose topics are found at once: there may be tens of thousands, by a pattern."""
+    return {member: known._replace(topics=dict.fromkeys(known.topics)) for member, known in members.items()}
+
+
 def assign_ranges(members: Mapping[str, Member], partition_counts: Mapping[str, int]) -> Shares:
     """Shares in which each subscriber of a topic gets consecutive partitions, the first ones one more.
 
     Topics with as many partitions and the same subscribers are shared out alike.
     """
+    members = _looked_up(members)
     assigned: Shares = {member: [] for member in in_order(members)}
     for topic, count in sorted(partition_counts.items()):
         subscribers = [member for member in assigned if topic in members[member].topics]
@@ -60,6 +66,7 @@ def assign_ranges(members: Mapping[str, Member], partition_counts: Mapping[str, 
 
 def assign_round_robin(members: Mapping[str, Member], partition_counts: Mapping[str, int]) -> Shares:
     """Shares by turns: each partition in its order to the next member that is subscribed to its topic."""
+    members = _looked_up(members)
     assigned: Shares = {member: [] for member in in_order(members)}
     turns, turn = list(assigned), 0
     for topic, count in sorted(partition_counts.items()):
@@ -136,6 +143,7 @@ def is_cooperative(strategies: Sequence[str]) -> bool:
 
 def _owners(members: Mapping[str, Member], counts: Mapping[str, int]) -> dict[TopicPartition, str]:
     """By partition, the member that had it last and may keep it; left out if two say so of the same generation."""
+    members = _looked_up(members)
     newest: dict[TopicPartition, tuple[int, list[str]]] = {}
     for member in in_order(members):
         known = members[member]
