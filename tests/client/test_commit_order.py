@@ -217,7 +217,8 @@ def test_a_transaction_that_does_not_end_is_named_again_each_time_its_age_double
         assert len(said(caplog)) == 3  # after 10 s, 20 s and 40 s
         for text in said(caplog):
             assert f"producer_id={found.producer_id} producer_epoch={found.producer_epoch}" in text
-            assert text.startswith("t-0: ") and "--partition 0 --start-offset 0" in text
+            assert text.startswith("t-0: ") and "transactional id ends it" in text
+            assert "`fencepost transactions abort --topic t --partition 0 --start-offset 0` does" in text
 
     with caplog.at_level(logging.WARNING):
         simulate(scenario, **SHORT_SESSIONS)

@@ -310,8 +310,8 @@ class PartitionInCommitOrder:
                 said.append(
                     f"{self.at}: a transaction has been open for {open_for:.0f} s: {each}. Others are delivered, but "
                     f"{each.buffer.in_memory} bytes of memory and {each.buffer.on_disk} of disk are held for it, and "
-                    "reading begins there after a restart. If its producer is gone, have it aborted (Apache Kafka: "
-                    f"kafka-transactions.sh abort --topic {self.at.topic} --partition {self.at.partition} "
-                    f"--start-offset {each.first})"
+                    "reading begins there after a restart. If its producer is gone, a new one with its transactional "
+                    "id ends it; where no coordinator has it any more, `fencepost transactions abort --topic "
+                    f"{self.at.topic} --partition {self.at.partition} --start-offset {each.first}` does"
                 )
         return said
