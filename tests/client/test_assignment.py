@@ -410,25 +410,3 @@ def test_who_subscribes_without_a_listener_has_none() -> None:
         assert notes.told == [("assigned", [0, 1])]
 
     simulate(scenario, **SHORT_SESSIONS)
-
-
-def test_to_seek_in_many_partitions_looks_through_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = 0
-
-    def compared(one: TopicPartition, other: object) -> bool:
-        nonlocal times
-        times += 1
-        return tuple.__eq__(one, other)
-
-    async def scenario(world: World) -> None:
-        async with member(world, "first", group_id=None) as reader:
-            await reader.unsubscribe()
-            many = [TopicPartition("t", number) for number in range(1000)]
-            monkeypatch.setattr(TopicPartition, "__eq__", compared)
-            reader.assign(many)
-            for at in many:
-                reader.seek(TopicPartition(*at), 1)
-            monkeypatch.undo()
-
-    simulate(scenario)
-    assert times < 100 * 1000, "half of the square is 500,000"
