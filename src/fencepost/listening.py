@@ -9,7 +9,7 @@ import asyncio
 import errno
 import resource
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from fencepost.node_log import get_logger
@@ -48,8 +48,7 @@ class Admission(Protocol):
 
 async def bound_sockets(host: str, port: int) -> list[socket.socket]:
     """A socket for each address of the host, all with one port.  Raises OSError if one cannot be had."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = await _addresses(host, port)
     for tries_left in reversed(range(_TRIES)):
         try:
             return _bound(list(dict.fromkeys(found)))
@@ -58,6 +57,14 @@ async def bound_sockets(host: str, port: int) -> list[socket.socket]:
             if port or error.errno != errno.EADDRINUSE or not tries_left:
                 raise
     raise AssertionError("the last try returns or raises")
+
+
+async def _addresses(host: str, port: int) -> Sequence[Found]:
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except RuntimeError:  # no thread can be started, and nobody is served yet who would have to wait
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
 
 
 def _bound(found: list[Found]) -> list[socket.socket]:

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -112,6 +114,21 @@ def test_a_reader_who_comes_before_the_node_has_started_is_told_so(caplog: pytes
     finally:
         exporter.close()
     assert caplog.text == ""
+
+
+def test_readers_whom_no_thread_can_be_started_for_are_a_line_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    exporter = Exporter("127.0.0.1", 0)
+    refused = Mock(side_effect=RuntimeError("can't start new thread"))
+    monkeypatch.setattr(threading, "_start_new_thread", refused)
+    with pytest.raises(OSError, match=r"closed|reset"):
+        urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=20)
+    exporter.close()
+    assert [each.getMessage() for each in caplog.records] == [
+        "a reader of metrics gets no answer: can't start new thread"
+    ]
+    assert capfd.readouterr().err == ""
 
 
 def read(url: str) -> Samples:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,6 +50,11 @@ class _Request(WSGIRequestHandler):
         return io.StringIO()
 
 
+def _unanswered(request: object, client_address: object) -> None:  # noqa: ARG001
+    """Log why a request has no answer, as that no thread can be started.  The library would write a traceback."""
+    logger.warning("a reader of metrics gets no answer: %s", sys.exception())
+
+
 def _answered(app: _App) -> _App:
     """The same WSGI application, but if it raises it answers 503, and the error is logged."""
 
@@ -78,6 +84,7 @@ class Exporter:
         self.host = host
         self._server, self._thread = start_http_server(port, host, CollectorRegistry())
         self._server.RequestHandlerClass = _Request
+        self._server.handle_error = _unanswered  # type: ignore[method-assign]
         self._server.set_app(_too_early)
         self.port: int = self._server.server_port
 

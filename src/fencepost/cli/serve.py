@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -142,10 +143,12 @@ def run(options: argparse.Namespace) -> int:
         told = _with_option(str(bad))
         is_set = options.settings is None or told.startswith(tuple(f"{name}{end}" for name in settings for end in " ="))
         raise Refused(("--set " if is_set else f"--settings {options.settings}: ") + told) from None
+    runner = asyncio.Runner(loop_factory=event_loop)
     try:
-        with asyncio.Runner(loop_factory=event_loop) as runner:
-            return runner.run(_serve(broker, options, metrics, memory, signals))
+        return runner.run(_serve(broker, options, metrics, memory, signals))
     finally:
+        with suppress(RuntimeError):  # no thread can be started that waits for the other threads: the process does so
+            runner.close()
         signals.ignore()
 
 
@@ -205,12 +208,24 @@ def _exporter(metrics: Endpoint, data: Path) -> Exporter:
         raise Refused(f"--metrics: {missing.name} is not installed; install fencepost[metrics]") from None
     try:
         return Exporter(metrics.host, metrics.port)
+    except RuntimeError:
+        raise Refused(
+            "--metrics: no thread can be started; raise the limit of threads (ulimit -u, or TasksMax= in a systemd "
+            "unit), or leave it out"
+        ) from None
     except OSError as error:
         try:
             check_free(LocalDisk(), data)  # the same node started a second time has its metrics' address in use, too
         except DirectoryUnusable as unusable:
             raise Refused(str(unusable)) from None
         raise _cannot_listen("--metrics", str(metrics), error) from None
+
+
+async def _closed(exporter: Exporter) -> None:
+    try:
+        await asyncio.to_thread(exporter.close)
+    except RuntimeError:  # no thread can be started that waits for its answers: they end with the process
+        logger.warning("readers of metrics may not get the rest of their answers: no thread can be started")
 
 
 def _cannot_listen(option: str, address: str, error: OSError) -> Refused:
@@ -231,7 +246,7 @@ async def _serve(
         return await _run(broker, options, exporter, memory, signals)
     finally:
         if exporter is not None:
-            await asyncio.to_thread(exporter.close)
+            await _closed(exporter)
 
 
 async def _run(
