@@ -36,6 +36,20 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     return lambda: memory(tmp_path)
 
 
+def test_a_path_that_is_too_long_for_sqlite_is_named_as_that(tmp_path: Path) -> None:
+    """Of a path of 505 bytes SQLite says only that it cannot open the file, as of one that is damaged."""
+    left = 504 - len(f"{tmp_path.resolve()}/metadata.sqlite")
+    directory = tmp_path.resolve().joinpath(*["d" * 99] * (left // 100 - 1), "d" * (left % 100 + 99))
+    directory.mkdir(parents=True)
+    longest = directory / "metadata.sqlite"
+    assert len(str(longest)) == 504
+    SqliteMetadataStore(longest).close()
+    longer = longest.with_name("metadata.sqlites")
+    with pytest.raises(Withheld, match=r"longer than SQLite takes, 504 bytes: shorten it"):
+        SqliteMetadataStore(longer)
+    assert list(directory.iterdir()) == []
+
+
 def test_a_value_is_kept_with_its_version(opened: Open) -> None:
     store = opened()
     assert store.get("a") is None

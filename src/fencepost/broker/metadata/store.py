@@ -19,6 +19,8 @@ _START_WAITS_SECONDS: Final = 5.0
 """Seconds that opening the file waits for another process that has locked it."""
 _WAITS_MS: Final = 20
 """Milliseconds that a running node waits so; every client waits with it."""
+_LONGEST_PATH: Final = 504
+"""Bytes of the path of the file: SQLite takes 512, eight of which are for the name of its journal."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS metadata "
     "(key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, checksum INTEGER)"
@@ -81,8 +83,10 @@ class SqliteMetadataStore:
             self._connection = sqlite3.connect(
                 path, timeout=_START_WAITS_SECONDS, isolation_level=None, check_same_thread=False
             )
-        except BaseException:
+        except BaseException as error:
             self._remove_unused()
+            if isinstance(error, sqlite3.OperationalError) and len(bytes(path.absolute())) > _LONGEST_PATH:
+                raise Withheld(f"{path} is longer than SQLite takes, {_LONGEST_PATH} bytes: shorten it") from error
             raise
         try:
             self._open()
