@@ -49,6 +49,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "os.R_OK": ANYWHERE,
     "os._exit": ("__main__.py",),
     "os.access": ("client/tls.py", "log/disk.py"),
+    "os.cpu_count": ("cli/serve.py",),
     "os.devnull": ANYWHERE,
     "os.dup2": ("cli/standard_output.py",),
     "os.environ": (
@@ -83,7 +84,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "threading.Timer": (),
     "_thread": (),
     "concurrent.futures.ProcessPoolExecutor": (),
-    "concurrent.futures.ThreadPoolExecutor": ("log/disk.py",),
+    "concurrent.futures.ThreadPoolExecutor": ("cli/serve.py", "log/disk.py"),
     "multiprocessing": (),
     "signal": ("__main__.py", "cli/history.py", "cli/stop_signals.py"),
     "asyncio.open_connection": (),

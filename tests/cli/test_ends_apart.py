@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import selectors
 import socket
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any, cast
@@ -258,28 +256,3 @@ def test_an_event_loop_serves_connections_and_sees_them_end(pairs: Pairs) -> Non
 
     with asyncio.Runner(loop_factory=event_loop) as runner:
         runner.run(main())
-
-
-@pytest.mark.parametrize(("cores", "threads"), [(None, 1), (1, 1), (2, 1), (4, 3)])
-def test_what_is_done_in_threads_leaves_a_core_to_the_event_loop(
-    monkeypatch: pytest.MonkeyPatch, cores: int | None, threads: int
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    may_end, at_work, most, lock = threading.Event(), [0], [0], threading.Lock()
-
-    def work() -> None:
-        with lock:
-            at_work[0] += 1
-            most[0] = max(most[0], at_work[0])
-            if most[0] == threads:
-                may_end.set()
-        may_end.wait(60)
-        with lock:
-            at_work[0] -= 1
-
-    async def all_at_once() -> None:
-        await asyncio.wait([asyncio.ensure_future(asyncio.to_thread(work)) for _ in range(2 * threads + 1)])
-
-    with asyncio.Runner(loop_factory=event_loop) as runner:
-        runner.run(all_at_once())
-    assert most == [threads]

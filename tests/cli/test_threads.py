@@ -1,16 +1,24 @@
-"""A node that may start no thread (`ulimit -u`, `TasksMax=`) does everything in one, or says why it does not start."""
+"""A node has fewer threads than cores.
+
+Where it may start none (`ulimit -u`, `TasksMax=`) it does everything in one, or says why it does not start.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.processes import begun
+
+from fencepost.cli.serve import loop_beside_threads
 
 WITHOUT_THREADS = """
 import sys, threading
@@ -69,3 +77,28 @@ def test_metrics_that_no_thread_can_be_had_for_are_refused_with_what_to_do(tmp_p
     assert (process.returncode, told.count("\n")) == (2, 1), told
     assert "--metrics" in told and "no thread can be started" in told and "ulimit -u" in told
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(None, 1), (1, 1), (2, 1), (4, 3)])
+def test_what_is_done_in_threads_leaves_a_core_to_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, cores: int | None, threads: int
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    may_end, at_work, most, lock = threading.Event(), [0], [0], threading.Lock()
+
+    def work() -> None:
+        with lock:
+            at_work[0] += 1
+            most[0] = max(most[0], at_work[0])
+            if most[0] == threads:
+                may_end.set()
+        may_end.wait(60)
+        with lock:
+            at_work[0] -= 1
+
+    async def all_at_once() -> None:
+        await asyncio.wait([asyncio.ensure_future(asyncio.to_thread(work)) for _ in range(2 * threads + 1)])
+
+    with asyncio.Runner(loop_factory=loop_beside_threads) as runner:
+        runner.run(all_at_once())
+    assert most == [threads]

@@ -238,8 +238,9 @@ def test_an_error_that_a_page_names_is_there() -> None:
 
 
 def test_an_error_code_that_a_page_names_is_one_of_the_protocol() -> None:
-    """Words of capitals with an underscore are error codes, but for the names of environments and of topics."""
+    """Words of capitals with an underscore are error codes, but for names of environments, of topics and Spark's."""
     others = {"SASL_PLAINTEXT", "SASL_SSL", "PREPARE_COMMIT", "PREPARE_ABORT", "DYNAMIC_TOPIC_CONFIG"}
+    others.add("STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY")
     environment = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "SO_KEEPALIVE"}
     named = {
         (name_of(page), code)

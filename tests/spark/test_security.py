@@ -162,33 +162,13 @@ WRONG: list[tuple[dict[str, str], str]] = [
     (SSL | {"kafka.ssl.endpoint.identification.algorithm": "LDAPS"}, "algorithm='LDAPS': it must be https, or empty"),
     # A password that stands where another option's value should be.
     *(
-        (SASL | {name: SECRET, **more}, f"{name} {sentence}")
+        (SASL | more | {name: SECRET}, f"{name} {sentence}")
         for name, more, sentence in (
-            (
-                "kafka.security.protocol",
-                {},
-                "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; what was given is",
-            ),
-            (
-                "kafka.sasl.mechanism",
-                {},
-                "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; what was given",
-            ),
-            (
-                "kafka.ssl.endpoint.identification.algorithm",
-                SSL,
-                "must be https, or empty; what was given is not repeated",
-            ),
-            (
-                "kafka.ssl.truststore.type",
-                SSL,
-                "is another type, not repeated as it may be a secret: only PEM can be read",
-            ),
-            (
-                "kafka.ssl.keystore.type",
-                SSL,
-                "is another type, not repeated as it may be a secret: only PEM can be read",
-            ),
+            ("kafka.security.protocol", {}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; what was"),
+            ("kafka.sasl.mechanism", {}, "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; what"),
+            ("kafka.ssl.endpoint.identification.algorithm", SSL, "must be https, or empty; what was given is not"),
+            ("kafka.ssl.truststore.type", SSL, "is another type, not repeated as it may be a secret: only PEM"),
+            ("kafka.ssl.keystore.type", SSL, "is another type, not repeated as it may be a secret: only PEM"),
         )
     ),
     *(({name: SECRET}, f"option {name} cannot be used") for name in REFUSED),

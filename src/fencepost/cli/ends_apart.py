@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import selectors
 from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -45,13 +43,8 @@ else:
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
-    """An event loop that waits by an `EndsApart`, where there is epoll; else Python's own.
-
-    What it has done in threads leaves a core to the loop itself, where there are two, and to who waits for it.
-    """
-    loop = asyncio.SelectorEventLoop(EndsApart()) if HAS_EPOLL else asyncio.new_event_loop()
-    loop.set_default_executor(ThreadPoolExecutor(max((os.cpu_count() or 1) - 1, 1)))
-    return loop
+    """An event loop that waits by an `EndsApart`, where there is epoll; else Python's own."""
+    return asyncio.SelectorEventLoop(EndsApart()) if HAS_EPOLL else asyncio.new_event_loop()
 
 
 class EndsApart(selectors.BaseSelector):

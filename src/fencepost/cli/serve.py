@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -143,13 +144,23 @@ def run(options: argparse.Namespace) -> int:
         told = _with_option(str(bad))
         is_set = options.settings is None or told.startswith(tuple(f"{name}{end}" for name in settings for end in " ="))
         raise Refused(("--set " if is_set else f"--settings {options.settings}: ") + told) from None
-    runner = asyncio.Runner(loop_factory=event_loop)
+    runner = asyncio.Runner(loop_factory=loop_beside_threads)
     try:
         return runner.run(_serve(broker, options, metrics, memory, signals))
     finally:
         with suppress(RuntimeError):  # no thread can be started that waits for the other threads: the process does so
             runner.close()
         signals.ignore()
+
+
+def loop_beside_threads() -> asyncio.AbstractEventLoop:
+    """An event loop that leaves one core to itself, where there are two, by the number of its threads.
+
+    Python has four more than cores.  What they unfold for many clients at once would keep all others waiting.
+    """
+    loop = event_loop()
+    loop.set_default_executor(ThreadPoolExecutor(max((os.cpu_count() or 1) - 1, 1)))
+    return loop
 
 
 def _address(option: str, given: str) -> Endpoint:
