@@ -121,11 +121,14 @@ def test_a_query_is_started_as_it_is_told_and_its_sink_closed_when_it_has_ended(
                 raise OSError
 
     monkeypatch.setattr("fencepost.spark.explained.ExplainedQuery", Query)
+    cleared: list[object] = []
+    monkeypatch.setattr(Checkpoint, "clear_interrupted_start", lambda _, session: cleared.append(session))
     writer = Writer()
     options: Any = {"application_id": "app", "bootstrap_servers": SERVERS, "checkpoint_location": "c", "topic": "out"}
-    rows: Any = SimpleNamespace(writeStream=writer)
+    rows: Any = SimpleNamespace(writeStream=writer, sparkSession="session")
     found = write_stream(rows, trigger={"availableNow": True}, query_name="orders", **options)
     assert isinstance(found, Query)
+    assert cleared == ["session"], "before the query begins, and once"
     told = {name: given for name, given in writer.told.items() if name != "foreachBatch"}
     assert told == {
         "option": ("checkpointLocation", "c"),

@@ -38,10 +38,22 @@ def foreach_batch(
     with Spark Connect; the function raises what `Sink.write` does, and ValueError for the checkpoint of another query.
     """
     refuse_connect()
-    checkpoint = Checkpoint(checkpoint_location)
     session = _session_of_this_thread()
     if session is not None:
-        checkpoint.clear_interrupted_start(session)
+        Checkpoint(checkpoint_location).clear_interrupted_start(session)
+    return _writing_with(sink, checkpoint_location, topic, transform)
+
+
+def _session_of_this_thread() -> SparkSession | None:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def _writing_with(
+    sink: Sink, checkpoint_location: str, topic: str | None, transform: Transform | None
+) -> Callable[[DataFrame, int], None]:
+    checkpoint = Checkpoint(checkpoint_location)
 
     def write(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
@@ -65,12 +77,6 @@ def foreach_batch(
             make_state(batch)  # the sink does not know of it in a thread that Spark did not start
 
     return write
-
-
-def _session_of_this_thread() -> SparkSession | None:
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession()
 
 
 def write_stream(
@@ -103,7 +109,7 @@ def write_stream(
     names = [topic] if topic is not None else list(topics)
     sink = Sink(application_id, bootstrap_servers, names, **options)
     Checkpoint(checkpoint_location).clear_interrupted_start(df.sparkSession)
-    writer = df.writeStream.foreachBatch(foreach_batch(sink, checkpoint_location, topic=topic, transform=transform))
+    writer = df.writeStream.foreachBatch(_writing_with(sink, checkpoint_location, topic, transform))
     writer = writer.option("checkpointLocation", checkpoint_location)
     if query_name is not None:
         writer = writer.queryName(query_name)
