@@ -235,7 +235,7 @@ class Fuzzing:
         self.values, self.report, self.failures = Values(self.chance), Report(), Failures()
         self.frames: list[bytes] = []
         self.transport, self.controlled = Transport(), 0
-        self.measured, self.slowest = time.thread_time(), (0.0, b"")
+        self.measured, self.slowest = 0.0, (0.0, b"")
 
     async def begin(self) -> None:
         await self.world.start()
@@ -307,18 +307,20 @@ class Fuzzing:
         logging.getLogger("fencepost").addHandler(self.failures)
         try:
             for frame in frames:
+                self.measured = time.thread_time()
                 await self.give(frame, asyncio.sleep(0.001))
+                self.measure()
                 await self.look(frame)
                 self.transport.close()
                 await asyncio.sleep(0)
         finally:
-            self.measure()
             logging.getLogger("fencepost").removeHandler(self.failures)
 
     async def run(self, requests: int, seconds: float) -> Report:
         """So many, or as many as are done in so many seconds of the processor."""
         logging.getLogger("fencepost").addHandler(self.failures)
-        end, before = time.thread_time() + seconds, _resident_mb()
+        self.measured, before = time.thread_time(), _resident_mb()
+        end = self.measured + seconds
         try:
             while self.report.requests < requests and time.thread_time() < end:
                 for number in range(BATCH):
