@@ -6,6 +6,7 @@ A step is measured by the calls of functions in it, which are the same on every 
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import uuid
 from collections.abc import Iterator
@@ -151,10 +152,14 @@ def calls_of_steps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[
             sys.setprofile(None)
         steps.append((calls, repr(handle)))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(asyncio.Handle, "_run", measured)
-        yield steps
-        on_the_loop(broker, lambda: None)
+    gc.disable()  # what other tests left would be finalized in one of these steps
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio.Handle, "_run", measured)
+            yield steps
+            on_the_loop(broker, lambda: None)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(scope="module")
