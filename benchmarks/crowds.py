@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import time
 
+from benchmarks.long_requests import LIST_OFFSETS_VERSION
 from benchmarks.prober import produce_request
 from benchmarks.stall_table import Table, create, record, served
 from fencepost.protocol.compression import Compression
@@ -15,7 +16,6 @@ from fencepost.protocol.messages.metadata import MetadataRequestTopic
 from fencepost.protocol.records import encode_batch
 
 CROWD = 200
-LIST_OFFSETS_VERSION = 7
 UNFOLDING = 20
 FETCHES = 20_000
 

@@ -229,6 +229,15 @@ def test_a_commit_after_the_broker_aborted_is_told_why_and_what_to_do(commit: bo
     assert bool(re.search(said, str(raised.value))) == commit, "what is not aborted may have been committed"
 
 
+def test_a_commit_whose_answer_was_lost_is_not_called_aborted() -> None:
+    """Its first try may have been carried out."""
+    answers = [ConnectionLostError("lost"), EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE)]
+    transactional_id = TransactionalId(cast(Cluster, Answering(answers)), "id")
+    with pytest.raises(CommitInDoubtError, match="committed or not") as raised:
+        asyncio.run(transactional_id.end(WHO, True, tv2=False))
+    assert "has aborted it" not in str(raised.value)
+
+
 @pytest.mark.parametrize("lost", ["the end", "what came before it"])
 def test_what_was_lost_is_remembered_as_long_as_it_may_come_late(lost: str) -> None:
     """By the next transaction an end that was answered counts no more; a request until there is a new epoch."""

@@ -350,10 +350,14 @@ class TransactionalId:
             elif outcome is not Outcome.RETRY:
                 timed_out = bool(getattr(answer, "transaction_timed_out", False))
                 is_commit = isinstance(request, EndTxnRequest) and request.committed
-                raise self._error(name, error, outcome, timed_out=timed_out, is_commit=is_commit)
+                # After a lost answer the first one may have been carried out.
+                is_only_commit = is_commit and not (self.unsettled or self._end_unsettled)
+                raise self._error(name, error, outcome, timed_out=timed_out, is_only_commit=is_only_commit)
             await deadline.pause(error.name)
 
-    def _error(self, name: str, error: ErrorCode, outcome: Outcome, *, timed_out: bool, is_commit: bool) -> Exception:
+    def _error(
+        self, name: str, error: ErrorCode, outcome: Outcome, *, timed_out: bool, is_only_commit: bool
+    ) -> Exception:
         what = f"{name} of transactional id {self.name!r} was answered {error.name}"
         if timed_out:
             return timed_out_error(self.name)
@@ -361,7 +365,7 @@ class TransactionalId:
             return fenced_error(self.name)
         if outcome is Outcome.STALE:
             return StaleProducerEpochError(what, is_forgotten=error is ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if is_commit and error is ErrorCode.INVALID_TXN_STATE:
+        if is_only_commit and error is ErrorCode.INVALID_TXN_STATE:
             return not_open_error(self.name, what)
         if outcome is Outcome.ABORTABLE:
             return TransactionAbortableError(f"{what}: abort the transaction, then go on")
