@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-import subprocess
-from typing import Any, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
-P = TypeVar("P", bound="subprocess.Popen[Any]")
 
-_begun: list[subprocess.Popen[Any]] = []
+class Begun(Protocol):
+    """What is used of `subprocess.Popen`."""
+
+    @property
+    def stdin(self) -> IO[Any] | None: ...
+
+    @property
+    def stdout(self) -> IO[Any] | None: ...
+
+    @property
+    def stderr(self) -> IO[Any] | None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
+P = TypeVar("P", bound=Begun)
+
+_begun: list[Begun] = []
 
 
 def begun(process: P) -> P:

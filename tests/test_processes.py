@@ -19,6 +19,7 @@ BY_THEMSELVES = {
     "compare/stock_clients/test_kafka_streams.py",
     "compare/nodes/two_nodes.py",
     "crash/ledger_workers.py",
+    "preloaded.py",
     "simulation/test_real_runs.py",
     "spark/chaos.py",
     "spark/standalone.py",

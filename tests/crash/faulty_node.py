@@ -1,4 +1,4 @@
-"""`fencepost serve` on a disk that fails when it is told to: `faulty_node.py FAULT PATTERN TIMES serve ...`.
+"""`fencepost serve` on a disk that fails when it is told to: `main([FAULT, PATTERN, TIMES, "serve", ...])`.
 
 The disk is the machine's own.  From SIGUSR1 on the next TIMES uses of files with PATTERN in their paths meet FAULT.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from fencepost import cli
 from fencepost.broker import broker
-from fencepost.cli import main
 from fencepost.log.disk import DiskFull, File, LocalDisk, SyncDone
 from fencepost.protocol.types import Buffer
 
@@ -107,8 +106,10 @@ class FaultyDisk(LocalDisk):
         super().sync_now(self._inner(files))
 
 
-if __name__ == "__main__":
-    chosen = Fault(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+def main(arguments: Sequence[str]) -> int:
+    """The exit code of the node."""
+    what, pattern, times, *command = arguments
+    chosen = Fault(what, pattern, int(times))
     signal.signal(signal.SIGUSR1, chosen.begin)
     broker.LocalDisk = partial(FaultyDisk, chosen)  # type: ignore[assignment,attr-defined]
-    sys.exit(main(sys.argv[4:]))
+    return cli.main(command)

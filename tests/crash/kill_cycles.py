@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.ports import free_port
-from tests.processes import begun
+from tests.preloaded import Preloaded, preloaded
 
 from fencepost.client import Admin, Producer
 from fencepost.client.errors import ClientError, TimedOutError
@@ -66,14 +64,17 @@ class Node:
         self.address = f"127.0.0.1:{free_port()}"
         self.command = [sys.executable, "-m", "fencepost", "serve", "--listen", self.address, "--data", str(data)]
         self._said = said
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Preloaded | None = None
         self.slowest_start = 0.0
+
+    @property
+    def call(self) -> tuple[str, list[str]]:
+        """The function that the command calls, and its arguments."""
+        return "fencepost.cli.main", self.command[3:]
 
     def start(self) -> None:
         begin = time.monotonic()
-        with nullcontext() if self._said is None else self._said.open("a") as said:
-            process = begun(subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=said, text=True))
-        assert process.stdout is not None
+        process = preloaded(*self.call, self._said)
         line = process.stdout.readline()
         assert self.address in line, f"the broker did not start: {line!r}"
         self.slowest_start = max(self.slowest_start, time.monotonic() - begin)
@@ -83,7 +84,6 @@ class Node:
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait()
-            assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
 

@@ -37,6 +37,7 @@ def read(address: str, topic: str, start: int, seconds: float = 2.0) -> tuple[li
             "bootstrap.servers": address,
             "group.id": uuid.uuid4().hex,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
             "check.crcs": True,
             "error_cb": lambda error: errors.add(error.code()),
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +27,13 @@ class FaultyNode(Node):
     def __init__(self, sound: Node, fault: str, pattern: str, times: int) -> None:
         super().__init__(Path(sound.command[-1]))
         self.address = sound.address
-        script = str(Path(__file__).parent / "faulty_node.py")
-        self.command = [sys.executable, script, fault, pattern, str(times), *sound.command[3:]]
+        self.command = sound.command
+        self._fault = [fault, pattern, str(times)]
+
+    @property
+    def call(self) -> tuple[str, list[str]]:
+        _, arguments = super().call
+        return "tests.crash.faulty_node.main", [*self._fault, *arguments]
 
     def fail(self) -> None:
         assert self._process is not None

@@ -21,6 +21,7 @@ def read_committed(address: str) -> list[str]:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
         }
     )
     partitions = [TopicPartition(topic, n, 0) for topic, count in TOPICS.items() for n in range(count)]

@@ -22,6 +22,7 @@ def read_committed(address: str, topic: str, partitions: int) -> list[Shown]:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
             "check.crcs": True,
         }
     )

@@ -214,7 +214,8 @@ class Chaos:
 
 def shown(servers: str) -> list[str]:
     """What read_committed shows of the target, by a client that is not ours."""
-    reader = Consumer({"bootstrap.servers": servers, "group.id": "audit", "enable.partition.eof": True})
+    settings = {"enable.partition.eof": True, "fetch.wait.max.ms": 20}
+    reader = Consumer({"bootstrap.servers": servers, "group.id": "audit", **settings})
     reader.assign([TopicPartition(TARGET, number, 0) for number in range(PARTITIONS)])
     values, ended = list[str](), 0
     while ended < PARTITIONS:

@@ -102,6 +102,7 @@ class Place:
                 "bootstrap.servers": self.servers,
                 "group.id": uuid.uuid4().hex,
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
                 "enable.auto.commit": False,
             }
         )

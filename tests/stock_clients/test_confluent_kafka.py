@@ -26,6 +26,7 @@ def consumer(servers: str, group: str, **options: Any) -> Consumer:
         "isolation.level": "read_committed",
         "session.timeout.ms": 6000,
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": 20,
         **options,
     }
     return Consumer(config)
