@@ -28,7 +28,7 @@ from types import FrameType
 from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-_DEFAULT_SEEDS: Final = "seeds 0 to 19, as make test runs them"
+_DEFAULT_SEEDS: Final = "seeds 0 to 19, each for as long as make test runs one"
 _SAMPLE_SECONDS: Final = 0.001
 _CALIBRATION: Final = 1_000_000
 

@@ -30,7 +30,7 @@ from fencepost.simulation.bugs import BUGS, Bug
 
 FOUND = ROOT / "tests" / "simulation" / "bugs_found.jsonl"
 #: Of the seeds that the default tests run.
-SEEDS = 20
+SEEDS = 18
 PATIENCE = 900
 """Seconds: what takes longer does not end, if it does without the bug, on a machine that has other work too."""
 NEAR_PATIENCE = 120

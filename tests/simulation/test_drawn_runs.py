@@ -19,12 +19,13 @@ from fencepost.simulation.reach import MARKS
 from fencepost.simulation.troubles import Trouble
 from fencepost.simulation.workload import Load
 
-SEEDS = range(20)
-MORE = range(20, 28)
+SEEDS = range(18)
+MORE = (18, *range(20, 28))
 FOUND = (1299,)
 """These have found what the others did not: a late write that was taken into the next transaction."""
-COMES_BY = (104, 27)
-"""These come by what the others do not: a file that cannot be written, a prepared transaction completed at last."""
+COMES_BY = (19, 104, 27)
+"""These come by what the others do not: a log whose start moves, a file that cannot be written, a prepared transaction
+completed at last."""
 
 
 @pytest.fixture(scope="module")
