@@ -14,6 +14,7 @@ from fencepost.client.alarm import Alarm
 from fencepost.client.batch_ends import BatchEnds
 from fencepost.client.batches import Batch
 from fencepost.client.buffer_memory import BufferMemory
+from fencepost.client.errors import DeliveryError
 from fencepost.client.lanes import Lane
 from fencepost.client.statistics import SendCounts
 from fencepost.protocol.compression import Compression
@@ -65,6 +66,17 @@ def test_what_is_acknowledged_counts_with_the_bytes_that_were_sent() -> None:
         assert (scene.counts.sent, scene.counts.sent_bytes) == (1, len(scene.batch.data))
 
     asyncio.run(main())
+
+
+def test_what_has_failed_is_not_sent_as_well_where_its_answer_comes_after_all() -> None:
+    async def main() -> tuple[int, int]:
+        scene = Scene(SimpleNamespace(transactional_id=None))
+        scene.send()
+        scene.ends.tell(scene.batch, DeliveryError("it was too late"), reported=True)
+        scene.ends.written(scene.lane, scene.batch, 0, -1)
+        return scene.counts.sent, scene.counts.failed
+
+    assert asyncio.run(main()) == (0, 1)
 
 
 @pytest.mark.parametrize("tries", [*permutations((True, False, False)), (False, False, False)])

@@ -97,6 +97,48 @@ def test_the_newest_answer_says_what_the_features_are_whichever_node_was_asked_l
     assert run(main) == Features(2, {"transaction.version": 2})
 
 
+def test_what_was_known_of_the_features_counts_no_more_once_they_are_asked_again() -> None:
+    """The next node says its own, even if those before it had newer ones, as of another cluster."""
+
+    async def main(loop: VirtualLoop) -> Features:
+        network = SimulatedNetwork(random.Random(3))
+        for port in (1, 2):
+            await network.listen(partial(Node, epoch=port, level=port), "127.0.0.1", port, ConnectionQuotas(9, 9))
+        runtime = Runtime(VirtualClock(loop), network, random.Random(3))
+        cluster = Cluster("127.0.0.1:1", runtime=runtime)
+        cluster.nodes = {port: ("127.0.0.1", port) for port in (1, 2)}
+        await cluster.connection(2)
+        cluster.ask_features_again()
+        assert cluster.ready_connection(2) is None and cluster.transaction_version == 0
+        await cluster.connection(1)
+        await cluster.close()
+        return cluster.features
+
+    assert run(main) == Features(1, {"transaction.version": 1})
+
+
+def test_a_coordinator_on_a_node_that_is_not_there_any_more_is_looked_up_again() -> None:
+    """Asking it would fail, and its group would wait for the next try."""
+
+    async def main(_: VirtualLoop) -> list[int]:
+        cluster, found = Cluster("127.0.0.1:1"), list[int]()
+
+        async def find(kind: int, key: str) -> None:
+            cluster._coordinators[kind, key] = 2
+            cluster.nodes[2] = ("127.0.0.1", 2)
+
+        cluster._find_coordinator = find  # type: ignore[method-assign]
+        cluster.nodes = {1: ("127.0.0.1", 1)}
+        cluster._coordinators[GROUP, "g"] = 1
+        for nodes in (cluster.nodes, {}):
+            cluster.nodes = dict(nodes)
+            found.append(await cluster.coordinator(GROUP, "g", cluster.deadline("looking")))
+        await cluster.close()
+        return found
+
+    assert run(main) == [1, 2]
+
+
 def test_a_coordinator_is_asked_where_it_is_now() -> None:
     """Its node was started again at another address, and nothing has asked for metadata since."""
 

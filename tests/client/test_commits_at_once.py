@@ -313,3 +313,18 @@ def test_nothing_is_kept_of_one_that_is_closed_before_its_answer() -> None:
         assert commits() is None
 
     run(main)
+
+
+def test_what_is_handed_out_while_a_commit_is_on_its_way_counts_from_where_it_began() -> None:
+    """It may have begun elsewhere than where the commit says, as after a seek."""
+
+    async def main(_: VirtualLoop) -> None:
+        scene, ready = ready_scene()
+        scene.fetcher.working = {}  # the caller asks for records, and is done with all before
+        committing = await begin(scene, 3)
+        scene.fetcher.working[AT] = 9
+        ready.begun[0][1].set_result(True)
+        await committing
+        assert scene.fetcher.working == {AT: 9}
+
+    run(main)

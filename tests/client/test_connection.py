@@ -101,6 +101,12 @@ def test_the_answer_to_an_earlier_request_ends_the_connection() -> None:
     assert not talk(lambda: Peer(served(), earlier), ends="out of order").is_open
 
 
+def test_an_answer_that_cannot_be_read_ends_the_connection_and_who_waits_for_it_is_told() -> None:
+    whole = encode_response(MetadataResponse(brokers=[], topics=[]), 1, 2)
+    torn = (len(whole) - 5).to_bytes(4, "big") + whole[4:-1]
+    assert not talk(lambda: Peer(served(), torn), ends="cannot be read").is_open
+
+
 #: First and last version of what a side speaks.
 RANGES = [(first, last) for first in range(4) for last in range(first, 4)]
 

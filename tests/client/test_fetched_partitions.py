@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from fencepost.client.cluster import TopicView
-from fencepost.client.errors import BrokerError, ConnectionLostError
+from fencepost.client.commit_order.options import CommitOrder
+from fencepost.client.errors import BrokerError, ConnectionLostError, DamagedRecordsError
 from fencepost.client.fetch_session import Answer, Wanted
 from fencepost.client.fetcher import Fetcher
 from fencepost.client.lost_positions import find_lost_positions
@@ -20,7 +21,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchResponse
 from fencepost.protocol.messages.fetch import FetchableTopicResponse, PartitionData
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Isolation, TopicPartition
+from fencepost.protocol.types import Isolation, ProducerId, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 OLD, NEW = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -98,6 +99,22 @@ def test_an_answer_that_was_asked_for_in_a_former_assignment_is_not_handed_out(a
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_an_error_that_was_answered_for_a_former_assignment_is_not_of_this_one(error: ErrorCode) -> None:
+    """The position is in the log that is read now, and who reads may read."""
+    refused = Answer({A: PartitionData(partition_index=0, error_code=error, high_watermark=-1)}, {})
+
+    async def main() -> None:
+        found = fetcher(SimpleNamespace(is_led=lambda _: True))
+        found.follow({A: 0}, {"t": OLD})
+        asked = {A: (found.followed[A], found.followed[A].wanted)}
+        found.follow({A: 0}, {"t": NEW})
+        found._take_answer(refused, asked)
+        assert found.lost() == {}
+
+    asyncio.run(main())
+
+
 def test_an_answer_of_a_topic_that_was_deleted_is_neither_handed_out_nor_an_error() -> None:
     """It may come when the topic that was made anew is known, and read from the same offset."""
     records = encode_batch([(0, None, b"of old", ())])
@@ -137,6 +154,14 @@ def test_what_is_worked_on_counts_no_more_where_somebody_seeks() -> None:
     assert {at: each.next_offset() for at, each in found.followed.items()} == {A: 9, B: 2}
 
 
+def test_what_a_leader_said_of_a_position_counts_no_more_where_somebody_seeks() -> None:
+    """Also to the same offset: it may be in the log by now, and what is known of the epoch before it is another."""
+    found = fetcher(SimpleNamespace(is_led=lambda _: True))
+    assert found.lost() == {A: None, B: None}
+    found.seek(A, 1)
+    assert found.lost() == {B: None}
+
+
 #: What the next leader may know better, or this one later.
 ANOTHER_LEADER = {
     *(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE),
@@ -172,13 +197,17 @@ async def with_records(*places: TopicPartition) -> Fetcher:
     found = fetcher(SimpleNamespace(topics={}, nodes={}, is_led=lambda _: True))
     found.follow(dict.fromkeys(places, 0), {})
     found._lookups = cast(Any, SimpleNamespace(want=lambda _: None))
-    records = encode_batch([(0, None, b"%d" % number, ()) for number in range(3)])
+    take_answer(found, encode_batch([(0, None, b"%d" % number, ()) for number in range(3)]))
+    return found
+
+
+def take_answer(found: Fetcher, records: bytes) -> None:
+    """Have it answered with these records for each of its partitions."""
     told = {
         at: PartitionData(partition_index=at.partition, error_code=0, high_watermark=3, records=records)
-        for at in places
+        for at in found.followed
     }
     found._take_answer(Answer(told, {}), {at: (each, each.wanted) for at, each in found.followed.items()})
-    return found
 
 
 def test_whoever_asks_for_the_next_record_is_done_with_all_before_it() -> None:
@@ -215,5 +244,37 @@ def test_of_a_partition_that_is_paused_nothing_is_handed_out_though_it_is_there(
         found.followed[A].paused = False
         rest = found.take(10)
         assert [(each.partition, each.offset) for each in rest] == [(A.partition, 1), (A.partition, 2)]
+
+    asyncio.run(main())
+
+
+def test_what_is_damaged_is_told_at_once_where_nothing_else_is_there() -> None:
+    """Whoever waited for more before that would wait for others' records."""
+
+    async def main() -> None:
+        found = await with_records(A)
+        fetched = found.followed[A].fetched
+        assert fetched is not None
+        found.followed[A].fetched = fetched._replace(data=memoryview(bytes(fetched.data[:-1]) + b"?"))
+        with pytest.raises(DamagedRecordsError):
+            found.take(10)
+        assert found.take(10) == []
+
+    asyncio.run(main())
+
+
+def test_what_is_kept_of_open_transactions_goes_with_the_partition_that_it_is_of() -> None:
+    """In commit order their records take memory, which is there for those that are read on."""
+    order = CommitOrder(1000, None, 60_000)
+    sizes: dict[str, Any] = {"min_bytes": 1, "max_bytes": 1000, "max_partition_bytes": 100}
+
+    async def main() -> None:
+        found = Fetcher(cast(Any, None), Isolation.READ_COMMITTED, max_wait_ms=500, order=order, **sizes)
+        found.follow({A: 0, B: 0}, {})
+        take_answer(found, encode_batch([(0, None, b"kept", ())], producer_id=ProducerId(7), transactional=True))
+        assert found.take(10) == []
+        of_both = order.buffers.in_memory
+        found.drop([A])
+        assert 0 < order.buffers.in_memory == of_both / 2
 
     asyncio.run(main())

@@ -13,7 +13,10 @@ from tests.client.test_producer import producer, simulate
 
 from fencepost.broker.network.registry import SERVED, independent
 from fencepost.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
+from fencepost.client.cluster import Cluster
 from fencepost.client.errors import CommitFailedError, FencedInstanceIdError, TimedOutError
+from fencepost.client.group import Group
+from fencepost.client.group_protocol import member_of
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import JoinGroupResponse, LeaveGroupRequest
 from fencepost.simulation.world import ADDRESS, World
@@ -362,3 +365,23 @@ def test_who_is_not_let_in_does_not_ask_as_fast_as_it_is_answered(monkeypatch: p
             monkeypatch.undo()
 
     simulate(scenario, **SHORT_SESSIONS)
+
+
+def test_who_has_lost_its_place_claims_nothing_of_what_it_had() -> None:
+    """By now it may be another member's: whoever shares out would take both at their word."""
+
+    async def main() -> list[list[TopicPartition]]:
+        cluster = Cluster(ADDRESS)
+        times: dict[str, Any] = dict.fromkeys(
+            ("session_timeout_ms", "rebalance_timeout_ms", "heartbeat_interval_ms"), 1
+        )
+        group = Group(cluster, "g", None, strategies=["sticky"], **times)
+        group._had = PARTITIONS
+        claims = []
+        for _ in range(2):
+            (protocol,) = group._protocols(["t"], [])
+            claims.append(sorted(member_of("sticky", protocol.metadata, None).owned))
+            group._lose_place()
+        return claims
+
+    assert asyncio.run(main()) == [PARTITIONS, []]

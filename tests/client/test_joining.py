@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,12 @@ from tests.client.test_producer import simulate
 from fencepost.broker.network.connection_quotas import ConnectionQuotas
 from fencepost.broker.network.registry import SERVED
 from fencepost.client import Consumer
+from fencepost.client.cluster import Cluster
 from fencepost.client.errors import TimedOutError
+from fencepost.client.group import Group
 from fencepost.coordinator.group.classic.group import ClassicGroup
+from fencepost.protocol.errors import ErrorCode
+from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS, PORT, World
 
 JOIN_GROUP = 11
@@ -217,6 +222,31 @@ def test_whoever_stops_joining_before_the_coordinator_has_named_it_leaves_nobody
         assert asked.count("") == 2, "each asks for one id"
 
     simulate(scenario)
+
+
+def test_whoever_leaves_before_the_coordinator_is_reached_joins_no_more() -> None:
+    async def main(_: VirtualLoop) -> list[str]:
+        asked, is_reached = list[str](), asyncio.Event()
+
+        async def ask(request: Any, *_: object, **__: object) -> Any:
+            await is_reached.wait()
+            asked.append(type(request).__name__)
+            return SimpleNamespace(member_id="named", error_code=ErrorCode.MEMBER_ID_REQUIRED)
+
+        times: dict[str, Any] = dict.fromkeys(
+            ("session_timeout_ms", "rebalance_timeout_ms", "heartbeat_interval_ms"), 1
+        )
+        group = Group(Cluster(ADDRESS), "g", None, **times)
+        group.requests.ask = ask  # type: ignore[method-assign]
+        joining = asyncio.ensure_future(group.join(["t"]))
+        await asyncio.sleep(1)
+        joining.cancel()
+        await group.leave()
+        is_reached.set()
+        await asyncio.sleep(1)
+        return asked
+
+    assert run(main) == []
 
 
 def test_whoever_asked_for_its_id_and_has_it_joins_for_the_topics_that_it_reads_now(

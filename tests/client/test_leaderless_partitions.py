@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,12 +14,14 @@ from tests.client.test_producer import simulate
 
 from fencepost.broker import running_broker
 from fencepost.client import Admin, Consumer, Producer, TopicPartition, connection
+from fencepost.client.assignment import Assignment
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import DeliveryError, OffsetsMissingError, TimedOutError
 from fencepost.log import opening
 from fencepost.log.offline import PartitionDamaged
 from fencepost.log.recovery import recover
 from fencepost.protocol.codec import encode_request
+from fencepost.protocol.types import ZERO_UUID
 from fencepost.simulation.world import ADDRESS, World
 
 LEADERLESS, LED = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -351,3 +355,59 @@ def test_a_partition_of_a_topic_that_was_given_up_is_not_begun_when_it_is_led(mo
             assert reader.assignment() == [TopicPartition("u", 0)]
 
     simulate(scenario)
+
+
+def test_where_to_begin_counts_once_also_where_the_leader_came_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who then goes back to what is committed begins there."""
+
+    async def scenario(world: World) -> None:
+        async with Producer(ADDRESS, runtime=world.runtime("writer")) as writer:
+            for value in (b"0", b"1", b"2"):
+                await (await writer.send("t", value, partition=0))
+        leaderless = led_by_nobody(monkeypatch)
+        async with Consumer(group_id="g", bootstrap_servers=ADDRESS, runtime=world.runtime("reader")) as reader:
+            reader.assign([LEADERLESS])
+            assert await reader.poll(1000) == []
+            reader.seek(LEADERLESS, 2)
+            leaderless[0] = False
+            assert [record.value for record in await reader.poll(5000)] == [b"2"]
+            await reader.commit({LEADERLESS: 1})
+            reader.seek_to_committed()
+            assert [record.value for record in await reader.poll(5000)] == [b"1", b"2"]
+
+    simulate(scenario)
+
+
+def test_a_partition_without_a_leader_is_not_waited_for_once_its_topic_is_not_wanted() -> None:
+    """As where the topic is deleted, or its name fits no more."""
+    at = TopicPartition("gone", 0)
+    fetcher: Any = SimpleNamespace(followed={}, settle=lambda: None, drop=lambda _: None)
+    subscription: Any = SimpleNamespace(topics=["t"])
+    nobody: Any = None
+    assignment = Assignment(subscription, fetcher, nobody, None, nobody)
+    assignment.is_started = True
+    assignment._leaderless = {at: ZERO_UUID, LEADERLESS: ZERO_UUID}
+    assignment._follow_the_pattern()
+    assert [assignment.is_not_read_yet(each) for each in (at, LEADERLESS)] == [False, True]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_reads_on_while_it_joins_is_woken_when_its_share_is_there_and_when_none_comes(fails: bool) -> None:
+    async def main() -> list[str]:
+        woken: list[str] = []
+
+        async def join(*_: object) -> None:
+            if fails:
+                raise TimedOutError("nobody answered")
+
+        fetcher: Any = SimpleNamespace(wake=lambda: woken.append("woken"))
+        subscription: Any = SimpleNamespace(topics=["t"], regex=None)
+        group: Any = SimpleNamespace(join=join)
+        nobody: Any = None
+        assignment = Assignment(subscription, fetcher, nobody, None, nobody)
+        assignment._group = group
+        with pytest.raises(TimedOutError) if fails else nullcontext():
+            await assignment._ask_for_a_share()
+        return woken
+
+    assert asyncio.run(main()) == ["woken"]

@@ -148,6 +148,35 @@ def test_requests_that_wait_for_a_token_that_does_not_come_end_in_their_time() -
     simulate(scenario)
 
 
+def test_no_token_is_waited_for_any_more_where_the_connection_has_ended() -> None:
+    async def scenario(world: World) -> None:
+        await front(world, session_ms=2000)
+        tokens, gave_up = [TOKEN], list[bool]()
+
+        async def a_token() -> str:
+            if not tokens:
+                try:
+                    await asyncio.sleep(1000)
+                finally:
+                    gave_up.append(True)
+            return tokens.pop()
+
+        runtime = world.runtime("c")
+        login = Login(Security(**settings("OAUTHBEARER", sasl_oauth_token_provider=a_token)), runtime)
+        connection = await open_connection(runtime.network, "127.0.0.1", SECURED, "c", 3000, login=login)
+        await asyncio.sleep(3)
+        waiting = connection.request(MetadataRequest(topics=[]), 12)
+        await asyncio.sleep(1)
+        assert gave_up == []
+        connection.close()
+        with pytest.raises(ConnectionLostError):
+            await waiting
+        await asyncio.sleep(0)
+        assert gave_up == [True]
+
+    simulate(scenario)
+
+
 def test_an_idle_connection_logs_in_again_when_it_is_used_again() -> None:
     async def scenario(world: World) -> None:
         there = await front(world, session_ms=10_000)

@@ -337,3 +337,22 @@ def test_an_abort_ends_when_the_answer_to_what_it_gives_up_is_lost(monkeypatch: 
         assert await shown(world) == [b"committed"]
 
     simulate(scenario, level)
+
+
+def test_nothing_is_sent_in_a_transaction_while_its_commit_waits_for_its_records() -> None:
+    """What came in then would be committed before it is known to be written."""
+
+    async def scenario(world: World) -> None:
+        async with producer(world) as writer:
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send("t", b"first", partition=0)
+            committing = asyncio.ensure_future(writer.commit_transaction())
+            await asyncio.sleep(0)
+            assert not committing.done(), "nothing is acknowledged yet"
+            with pytest.raises(MisuseError):
+                await writer.send("t", b"late", partition=0)
+            await committing
+        assert await shown(world) == [b"first"]
+
+    simulate(scenario)
