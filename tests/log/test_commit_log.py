@@ -14,7 +14,7 @@ from fencepost.log.commit_log_entries import DURABLE_ENTRY, DURABLE_SIZE, FRAME,
 from fencepost.log.commit_log_reading import read_generation
 from fencepost.log.disk import DiskFull
 from fencepost.log.replay import Replay
-from fencepost.protocol.types import Offset
+from fencepost.protocol.types import Lsn, Offset
 from fencepost.runtime import Work
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -203,5 +203,36 @@ def test_space_that_is_taken_while_a_sync_is_under_way_is_not_said_to_be_durable
         mark = read_generation(data, 1, True).end - DURABLE_SIZE
         assert _is_durable(data, mark)
         assert DURABLE_ENTRY.unpack_from(data, mark + FRAME.size)[2] == synced < disk.open(log.path(1)).size()
+
+    run(main())
+
+
+def test_who_ends_a_node_waits_no_longer_for_a_disk_that_has_failed() -> None:
+    async def main() -> None:
+        log = CommitLog(SimulatedDisk(Random(1)), Path("/data/commit-log"), lambda _: None)
+        ending = asyncio.ensure_future(log.durability.wait_or_fail(Lsn(1)))
+        await asyncio.sleep(0)
+        assert not ending.done()
+        log.stop()
+        await asyncio.wait_for(ending, 10)
+
+    run(main())
+
+
+def test_the_mark_of_one_generation_is_none_of_the_next_one() -> None:
+    """It is bound to its place: nothing behind it could be read."""
+
+    async def main() -> None:
+        disk = SimulatedDisk(Random(1))
+        log = begun(disk)
+        log.add_file(named())
+        log.flush_now()
+        log._mark_end()
+        assert log._mark is not None
+        log.begin(2)
+        log.add_file(named(2, next_offset=7))
+        log.flush_now()
+        found = read_generation(disk.open(log.path(2)).pread(1_000_000, 0), 2, True)
+        assert (len(found.entries), found.gaps) == (1, [])
 
     run(main())

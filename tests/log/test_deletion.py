@@ -14,10 +14,10 @@ from tests.log.test_data_directory import GONE, SEGMENT, put
 from fencepost.log.checkpoint_files import write_partition_metadata
 from fencepost.log.data_directory import DeletedTopic, deleted_name, remove_partition, survey
 from fencepost.log.disk import LocalDisk
-from fencepost.log.partition import Partition
+from fencepost.log.partition import Partition, Refused
 from fencepost.log.storage import Storage
 from fencepost.log.upkeep import upkeep
-from fencepost.protocol.types import Milliseconds
+from fencepost.protocol.types import Milliseconds, Offset
 from fencepost.runtime import at_once
 from fencepost.simulation.disk import SimulatedDisk
 
@@ -243,6 +243,29 @@ def test_retention_of_a_deleted_topic_takes_nothing_of_the_one_that_is_made_anew
         storage.start()
         assert values_of(fresh) == [b"new", b"new"]
         assert (fresh.log_start_offset, fresh.log_end_offset, fresh.segments.bases) == (0, 2, [0])
+
+    run(main())
+
+
+def test_a_segment_that_was_dropped_of_a_deleted_topic_is_not_looked_for_in_the_one_that_is_made_anew() -> None:
+    """Its files have gone with the topic's directory, and others have their names."""
+
+    async def main() -> None:
+        node = Node()
+        append(node.partition, batch(4))
+        node.partition.roll()
+        append(node.partition, batch())
+        await node.settled()
+        node.restart()
+        assert not isinstance(node.partition.delete_records(Offset(4)), Refused)
+        assert node.partition.segments.bases == [4]
+        assert delete_topic(node.storage, "t")
+        fresh = node.storage.create_partition("t", uuid.UUID(int=9), 0)
+        assert isinstance(fresh, Partition)
+        append(fresh, batch(2, tag="new"))
+        await node.storage.durability.wait(node.storage.last_appended)
+        await node.settled()
+        assert [name for name in node.disk.list(ROOT / "t-0") if name.endswith((".log", ".deleted"))] == [SEGMENT]
 
     run(main())
 

@@ -203,3 +203,14 @@ def test_a_verification_that_nothing_came_of_is_forgotten() -> None:
     assert producers.start_verification(ProducerId(3), Epoch(0), 0, False, START) is guard
     at_once(producers.expire(Milliseconds(START + 100), Milliseconds(100)))
     assert producers.start_verification(ProducerId(3), Epoch(0), 0, False, START) is not guard
+
+
+def test_a_guard_is_good_for_the_transaction_that_was_begun_with_it_and_for_no_other() -> None:
+    """Also where an administrator has ended that, by a marker of its own epoch."""
+    producers = Producers()
+    guard = producers.start_verification(ProducerId(1), Epoch(0), 0, True, START)
+    assert isinstance(guard, VerificationGuard)
+    write(producers, 1, 0, 0, 10)
+    assert finish(producers, 1, 0, 11) is not None
+    late = read_header(batch(producer=(1, 0, 1), transactional=True))
+    assert producers.check_data(late, guard, Origin.CLIENT, True) is ErrorCode.INVALID_TXN_STATE

@@ -13,8 +13,9 @@ from typing import cast
 
 import pytest
 
+from fencepost.log.disk import DiskFull
 from fencepost.log.removal import Removals, mark, remove_marked
-from fencepost.log.segment import SUFFIXES
+from fencepost.log.segment import SUFFIXES, Segment
 from fencepost.log.space import Space
 from fencepost.protocol.types import Milliseconds, Offset
 from fencepost.simulation.disk import SimulatedDisk
@@ -130,6 +131,33 @@ def test_a_start_removes_every_file_of_a_segment_that_was_marked_and_no_other() 
     assert len(mark(disk, directory, Offset(0))) == len(names) / 2
     remove_marked(disk, directory)
     assert sorted(disk.list(directory)) == sorted(name for name in names if name.startswith(f"{7:020d}"))
+
+
+def test_a_segment_is_marked_also_on_a_disk_that_has_no_room_for_another_name() -> None:
+    """What frees space must be possible there."""
+    disk, directory = SimulatedDisk(Random(1)), Path("/data/t-0")
+    disk.make_directory(directory)
+    segment, failures, rename = Segment(disk, directory, Offset(0), 1, 4096), [DiskFull(28, "it is full")], disk.rename
+
+    def may_rename(old: Path, new: Path) -> None:
+        if failures:
+            raise failures.pop()
+        rename(old, new)
+
+    def attempt(action: Callable[[], object]) -> object:
+        try:
+            return action()
+        except DiskFull:
+            return action()
+
+    async def main() -> None:
+        disk.rename = may_rename  # type: ignore[method-assign]
+        of = Removals(disk, cast(Space, SimpleNamespace(is_short=False, attempt=attempt)))
+        of.take_segment(directory, segment, Milliseconds(60_000), lambda: True)
+        of.give_up()
+
+    asyncio.run(main())
+    assert failures == [] and all(name.endswith(".deleted") for name in disk.list(directory))
 
 
 @pytest.mark.parametrize("is_short", [True, False])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import count, pairwise
 from pathlib import Path
 from random import Random
@@ -32,7 +33,7 @@ from fencepost.log.commit_log_entries import (
     synced_entry,
 )
 from fencepost.log.data_directory import deleted_name
-from fencepost.log.disk import Disk
+from fencepost.log.disk import Disk, File, NoDescriptors
 from fencepost.log.replay import Replay, _joined
 from fencepost.protocol.types import Offset
 from fencepost.simulation.disk import SimulatedDisk
@@ -235,6 +236,29 @@ def test_a_partition_that_lacks_what_was_synced_is_left_as_it_is(
     (told,) = replay.lost.values()
     assert says in told and "put back a copy" in told
     assert (content(disk) if before is not None else None) == before
+
+
+@pytest.mark.parametrize("error", [NoDescriptors(24, "none is left"), PermissionError(13, "not allowed")])
+def test_a_start_is_refused_where_something_is_lacking_and_goes_on_without_what_cannot_be_opened(
+    error: OSError,
+) -> None:
+    """A partition is not lost because the process has too many files open."""
+    disk = with_segment(b"whole")
+    replay = replayed([named(), bytes_entry(1, 0, b"whole"), KEPT], disk=disk)
+    opened, open_file = list[Path](), disk.open
+
+    def refuse(path: Path) -> File:
+        if path == ROOT / SEGMENT:
+            opened.append(path)
+            if len(opened) > 1:  # the first look is whether all is there
+                raise error
+        return open_file(path)
+
+    disk.open = refuse  # type: ignore[method-assign]
+    with pytest.raises(NoDescriptors) if isinstance(error, NoDescriptors) else nullcontext():
+        replay.apply(disk, ROOT)
+    assert len(opened) == 2
+    assert bool(replay.lost) == isinstance(error, PermissionError)
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.binary(min_size=1, max_size=6)), max_size=8))

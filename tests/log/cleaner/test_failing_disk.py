@@ -275,3 +275,28 @@ def test_what_is_wrong_once_a_swap_is_decided_ends_the_node(monkeypatch: pytest.
 
     for error in (OSError(errno.EIO, "EIO"), NoDescriptors(errno.EMFILE, "Too many open files")):
         run(main(error))
+
+
+def test_that_there_is_no_space_is_said_once_and_again_when_there_had_been_some(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        disk = Disk()
+        node = await filled(disk)
+        cleaner = cleaner_of(node)
+        cleaner.start()
+        for _ in range(2):
+            disk.error, disk.where = (
+                DiskFull(errno.ENOSPC, "No space left on device"),
+                "/a-0/00000000000000000000.log.cleaned",
+            )
+            for _ in range(20):
+                append(node.of("a"), encode_batch([(START, b"k", bytes(200), ())]))
+            await look(node)
+            disk.error = None
+            await look(node)
+            assert records(node, "a") < 20
+        cleaner.close()
+
+    run(main())
+    assert len([line for line in caplog.messages if "no space is left to compact" in line]) == 2

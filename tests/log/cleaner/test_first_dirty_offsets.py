@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.log.cleaner_doubles import RETENTION, SETTINGS, cleaner_of, committed, table, until_idle
-from tests.log.log_doubles import Node, append, delete_topic, run, topic_id
+from tests.log.log_doubles import ROOT, Node, append, delete_topic, run, topic_id
 
 from fencepost.log.cleaner import first_dirty_offsets
 from fencepost.log.cleaner.first_dirty_offsets import FirstDirtyOffsets, LogId, decode, encode
@@ -44,6 +46,24 @@ def test_a_file_with_any_one_bit_changed_or_any_part_missing_says_nothing() -> N
 @pytest.mark.parametrize("content", [b"", b"\n", b"0\n0\n", b"0\n1\nt 0 5\n", b"1\n1\nt 0 5\n"])
 def test_a_file_of_an_earlier_version_says_nothing(content: bytes) -> None:
     assert decode(content) == {}
+
+
+def test_of_a_topic_that_was_made_anew_what_was_noted_of_the_former_one_is_forgotten() -> None:
+    """Else the file would have a line for each that ever had its name."""
+    disk, former, present = SimulatedDisk(Random(1)), LogId("t", 0, topic_id("t")), LogId("t", 0, OTHER)
+    disk.make_directory(ROOT)
+    noted = FirstDirtyOffsets(disk, ROOT)
+    noted.cleaned(former, Offset(3))
+    noted.cleaned(present, Offset(2))
+    there: Any = SimpleNamespace(topic="t", index=0, topic_id=OTHER, log_start_offset=0, log_end_offset=5)
+    noted.keep(lambda *_: there)
+
+    async def main() -> None:
+        noted.note(Milliseconds(0), Milliseconds(0), lambda _: None)
+        await asyncio.sleep(1)
+
+    run(main())
+    assert first_dirty_offsets.read(disk, ROOT) == {present: 2}
 
 
 def write(partition: Partition, now: int, *values: bytes | None) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.log.cleaner_doubles import SETTINGS, cleaner_of, until_idle
@@ -14,8 +16,10 @@ from fencepost.log.cleaner import cleaning, log_cleaner
 from fencepost.log.cleaner.cleaning import Pass, Steps
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.pace import TOGETHER
+from fencepost.log.cleaner.work import Chosen
+from fencepost.log.partition import Partition
 from fencepost.protocol.records import encode_batch
-from fencepost.protocol.types import Offset
+from fencepost.protocol.types import Milliseconds, Offset
 
 
 async def dirty(keys: Sequence[bytes], *topics: str) -> Node:
@@ -106,5 +110,28 @@ def test_a_pass_ends_with_its_topic_also_if_there_is_another_of_that_name(turn: 
         append(node.partition, batch(tag="theirs"))
         await node.settled()
         assert values_of(node.partition) == [b"theirs"]
+
+    run(main())
+
+
+def test_logs_that_are_chosen_or_under_way_are_not_looked_at_for_another_pass() -> None:
+    """Journals are looked for while others are cleaned: two over one log would take its files away."""
+
+    async def main() -> None:
+        node = await dirty([b"k"] * 4, "chosen", "under way", "neither")
+        cleaner, looked = cleaner_of(node), list[set[str]]()
+
+        def survey(_: Milliseconds, taken: set[Partition]) -> Generator[None, None, list[Chosen]]:
+            looked.append({partition.topic for partition in taken})
+            yield from ()
+            return []
+
+        surveyor: Any = SimpleNamespace(journals=["a journal"], survey=survey)
+        cleaner._surveyor = surveyor
+        cleaner._chosen = [cast(Any, SimpleNamespace(partition=node.of("chosen")))]
+        cleaner._under_way = [cast(Any, SimpleNamespace(partition=node.of("under way")))]
+        cleaner._ring()
+        cleaner.abandon()
+        assert looked == [{"chosen", "under way"}]
 
     run(main())

@@ -121,3 +121,15 @@ def test_a_marker_is_needless_once_nothing_of_its_transaction_is_left() -> None:
     assert met.is_aborted(transaction(30, 8))
     met.end(end(32, 8), ABORT)
     assert met.end(end(33, 8), COMMIT) == (True, None), "what was aborted is none of its data"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_of_an_aborted_transaction_nothing_is_remembered_behind_its_marker(is_there: bool) -> None:
+    """Also where all of its data has gone before: what its producer commits next is not aborted."""
+    transactions = Transactions()
+    transactions.announce([AbortedTransaction(ProducerId(7), Offset(10), Offset(13), Offset(14))])
+    if is_there:
+        assert transactions.is_aborted(header(10, 12, attributes=TRANSACTIONAL))
+    needless, _ = transactions.end(header(13, 13, attributes=CONTROL | TRANSACTIONAL), ABORT)
+    assert needless != is_there
+    assert not transactions.is_aborted(header(14, 16, attributes=TRANSACTIONAL))
