@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.log.cleaner_doubles import SETTINGS
 from tests.log.log_doubles import START, Node, append, bytes_of, run
 
-from fencepost.log.cleaner import cleaning, swapping
+from fencepost.log.cleaner import cleaning, rewriting, swapping
 from fencepost.log.cleaner.choice import Range
 from fencepost.log.cleaner.cleaning import STEP, Abandoned, Log, Pass
 from fencepost.log.cleaner.offset_map import OffsetMap
@@ -252,5 +252,27 @@ def test_much_that_is_unfolded_is_work_for_several_steps() -> None:
         await node.settled()
         clean(node, between=stops.append)
         assert stops.count(None) >= 4
+
+    run(main())
+
+
+@pytest.mark.parametrize("waits", ["for its next turn", "for a thread that unfolds"])
+def test_a_pass_ends_at_the_next_step_when_the_segment_that_it_reads_is_taken_away(
+    waits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is closed then, and nothing is wrong with it."""
+
+    async def main() -> None:
+        node = Node(**SETTINGS)
+        append(node.partition, encode_batch([(START, b"k", b"v", ())]))
+        over, newest = Range(Offset(0), Offset(1), 0, 1), OffsetMap(Offset(0), 10)
+        reading = Pass(cast(Log, node.partition), over, newest, Milliseconds(START))
+        ((_, header, data),) = list(reading._batches(node.partition.segments[0]))
+        monkeypatch.setattr(rewriting, "records_section", lambda *_: lambda: b"")
+        steps: Any = reading._pause() if waits == "for its next turn" else reading._section(header, data)
+        next(steps)
+        node.partition.segments.ordered.clear()
+        with pytest.raises(Abandoned):
+            steps.send(b"unfolded")
 
     run(main())

@@ -135,3 +135,27 @@ def test_logs_that_are_chosen_or_under_way_are_not_looked_at_for_another_pass() 
         assert looked == [{"chosen", "under way"}]
 
     run(main())
+
+
+@pytest.mark.parametrize("how", ["close", "abandon"])
+def test_nothing_is_looked_for_any_more_by_a_cleaner_that_has_ended(how: str) -> None:
+    """Another node may have the directory by then."""
+
+    async def main() -> None:
+        node, looked = await dirty([b"k"] * 4, "t"), list[Milliseconds]()
+        cleaner = cleaner_of(node)
+
+        def survey(now: Milliseconds, _: set[Partition]) -> Generator[None, None, list[Chosen]]:
+            looked.append(now)
+            yield from ()
+            return []
+
+        cleaner._surveyor = cast(Any, SimpleNamespace(journals=[], survey=survey))
+        cleaner.start()
+        await asyncio.sleep(10)
+        before = len(looked)
+        getattr(cleaner, how)()
+        await asyncio.sleep(10)
+        assert len(looked) == before > 0
+
+    run(main())
