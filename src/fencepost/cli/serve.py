@@ -330,6 +330,8 @@ def _exit_code(broker: Broker, data: str) -> int:
     if broker.failed is None or not broker.failed.done():
         return 0
     what_to_do = "nothing acknowledged is lost, start again when the disk is well"
+    if broker.node.storage.flush_to_os:
+        what_to_do = "with --flush=os what was acknowledged last may be lost, start again when the disk is well"
     if is_gone(LocalDisk(), Path(data)):
         what_to_do = "put the whole directory back where it was, with what was acknowledged, before you start again"
     logger.critical("stopped: %s; %s", broker.failed.result(), what_to_do)

@@ -45,7 +45,7 @@ class DamageNotes:
         if damaged.path not in self._said and len(self._said) < MOST_FILES:
             self._said.add(damaged.path)
             error = damaged.error.name
-            logger.error("what cannot be read is refused (%s), the rest is served: %s", error, damaged)
+            logger.error("what cannot be read or written is refused (%s), the rest is served: %s", error, damaged)
 
     def manages(self, directory: Path, action: Callable[[], bool]) -> bool:
         """The result of `action`; False, which is logged, where a damaged file in that directory prevents it."""
