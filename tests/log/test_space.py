@@ -97,6 +97,38 @@ def test_what_a_disk_has_little_of_is_said_every_ten_minutes(
         clock.at += TEN_MINUTES // 2 if times == 1 else TEN_MINUTES
 
 
+def test_a_disk_that_is_full_within_a_second_is_warned_of_by_what_is_written(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    disk, looks = SmallDisk(3000 * MEBIBYTE), 0
+    space = space_on(disk)
+    while not caplog.messages:
+        before = space._unwatched
+        space.written(MEBIBYTE)
+        looks += space._unwatched >= before
+        disk.free -= MEBIBYTE
+    assert 1000 * MEBIBYTE < disk.free < 1024 * MEBIBYTE
+    assert looks < 30, "it is asked seldom what room the disk has"
+    for _ in range(1000):
+        space.written(MEBIBYTE)
+    assert len(caplog.messages) == 1
+
+
+def test_that_producers_are_refused_is_said_although_it_was_said_that_little_is_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    clock = StoppedClock()
+    space = space_on(SmallDisk(1000 * MEBIBYTE), clock)
+    space.watch()
+    for _ in range(2):
+        space.refused(DiskFull(errno.ENOSPC, "full"))
+        space.watch()
+    assert ["refused" in message for message in caplog.messages] == [False, True]
+    clock.at += TEN_MINUTES
+    space.watch()
+    assert ["refused" in message for message in caplog.messages] == [False, True, False]
+
+
 def test_a_clock_that_is_set_back_keeps_no_warning_from_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     clock = StoppedClock()

@@ -29,6 +29,8 @@ AT_ONCE: Final = 16 * _MEBIBYTE
 _LITTLE: Final = 1024 * _MEBIBYTE
 """Less than this is worth a warning, on a disk of which it is less than a tenth."""
 _BETWEEN_WARNINGS_MS: Final = 600_000
+_LEAST_UNWATCHED: Final = _MEBIBYTE // 4
+"""Bytes that are written before a disk that gets full is looked at again."""
 _PER_PARTITION: Final = 16 * 1024
 """A directory and three small files, each in a block of its own."""
 _FILES_PER_PARTITION: Final = 4
@@ -56,7 +58,10 @@ class Space:
         """Bytes of the reserve when it is whole."""
         self.is_whole = True
         """Whether the reserve has all of its space."""
-        self._warned: int | None = None
+        self._warned: dict[bool, int] = {}
+        """When it was last said that little is left (False), and that producers are refused (True)."""
+        self._unwatched = 0
+        """Bytes that may be written before there may be little left."""
         self._let_go = 0
         """Bytes of the reserve that was there at the start, until there is one again."""
 
@@ -192,19 +197,31 @@ class Space:
         if isinstance(why, DiskFull):
             self.watch(refused=True)
 
+    def written(self, count: int) -> None:
+        """Count what is written, and `watch` where it may have left little: a disk can be full within a second."""
+        self._unwatched -= count
+        if self._unwatched < 0:
+            self.watch()
+
     def watch(self, refused: bool = False) -> None:
-        """Warn while there is little left, or somebody was refused for it, every ten minutes at most."""
+        """Warn while there is little left, and where somebody was refused for it, each every ten minutes at most."""
+        self._unwatched = _LEAST_UNWATCHED
         now = self._clock.now()
-        # A clock that was set back must not keep it quiet.
-        if self._warned is not None and 0 <= now - self._warned < _BETWEEN_WARNINGS_MS:
+        if not self._may_warn(now, refused or not self.is_whole):
             return
         room = self.room()
         if room is None:
             return
-        little = room.free < min(room.total // 10, _LITTLE) or _has_few_files(room)
-        if refused or not self.refill() or little:
-            self._warned = now
-            self._warn(room, refused or not self.is_whole)
+        least = min(room.total // 10, _LITTLE)
+        self._unwatched = max(room.free - least, _LEAST_UNWATCHED)
+        refused = refused or not self.refill()
+        if (refused or room.free < least or _has_few_files(room)) and self._may_warn(now, refused):
+            self._warned |= {True: now, False: now} if refused else {False: now}
+            self._warn(room, refused)
+
+    def _may_warn(self, now: int, refused: bool) -> bool:
+        # A clock that was set back must not keep it quiet.
+        return not 0 <= now - self._warned.get(refused, now + 1) < _BETWEEN_WARNINGS_MS
 
     def _warn(self, room: Room, refused: bool) -> None:
         full = "; producers are refused with KAFKA_STORAGE_ERROR" if refused else ""

@@ -292,6 +292,7 @@ class Storage:
     def reserve(self, count: int) -> None:
         if not self.space.is_whole:
             self.space.must_be_left()
+        self.space.written(count if self.flush_to_os else 2 * count)
         if not self.flush_to_os:
             self._log.reserve(count if count < EXTENT_THRESHOLD else 0)
 
