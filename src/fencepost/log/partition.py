@@ -294,7 +294,7 @@ class Partition:
         self.wake()
 
     def wake(self) -> None:
-        """Call back whoever waits for something to read: there is something, or this partition is deleted."""
+        """Call back whoever waits for news: there is something to read, the log starts elsewhere, or it is deleted."""
         if self._waiters:
             waiters, self._waiters = self._waiters, {}
             call_each(waiters.values())
@@ -341,7 +341,9 @@ class Partition:
         return Refused(damaged.error, str(damaged))
 
     def when_readable(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once when the high watermark next moves (every marker moves it) or the partition is deleted.
+        """Call back once: when the high watermark or the start of the log next moves, or the partition is deleted.
+
+        Nothing else changes what a reader is given: the last stable offset moves with one of these.
 
         Returns what takes this back.
         """
@@ -384,6 +386,7 @@ class Partition:
             self._manages_to_roll()  # else it stays for as long as its next record does
         lsn = self._journal.start_moved(self)
         self.drop_segments()
+        self.wake()
         return lsn
 
     def _manages_to_roll(self) -> bool:
@@ -417,3 +420,4 @@ class Partition:
             self.log_start_offset = start
             self._journal.start_moved(self)
             self.drop_segments()
+            self.wake()

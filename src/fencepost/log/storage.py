@@ -76,6 +76,8 @@ class Storage:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._shown: dict[tuple[str, int], Partition] = {}
         """Partitions that anybody may use: not what is half made, nor what is being deleted."""
+        self.shown_version = 0
+        """Another number whenever `partition` and `refusal` may answer something else."""
         self.offline: dict[tuple[str, int], OfflinePartition] = {}
         """Partitions that are known but could not be opened."""
         self.deleted: Mapping[uuid.UUID, DeletedTopic] = {}
@@ -223,6 +225,7 @@ class Storage:
             raise
         if isinstance(opened, OfflinePartition):
             self.offline[topic, index] = opened
+            self.shown_version += 1
             return opened
         if not partition.segments:
             partition.roll()
@@ -248,10 +251,12 @@ class Storage:
 
     def show(self, partitions: Iterable[Partition | OfflinePartition]) -> None:
         """Let others find and use them."""
+        self.shown_version += 1
         self._shown |= {(each.topic, each.index): each for each in partitions if isinstance(each, Partition)}
 
     def hide(self, partitions: Iterable[Partition | OfflinePartition]) -> None:
         """Let nobody find them any more; who has one at hand is told by `delete_partition`."""
+        self.shown_version += 1
         for each in partitions:
             self._shown.pop((each.topic, each.index), None)
             self.offline.pop((each.topic, each.index), None)

@@ -170,6 +170,27 @@ def test_a_new_start_of_the_log_is_news(client: Client) -> None:
     assert session.fetch()[topic].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_what_else_is_new_is_told_with_what_ends_a_wait(client: Client) -> None:
+    """The start of one log, the end of another that shows nothing yet; and not what is as it was."""
+    idle, shorter, opened, written = (new_topic(client) for _ in range(4))
+    produce(client, shorter, batch("a"))
+    pair = init(client, "opens")
+    session = Session(Client(client.broker), committed=True)
+    session.fetch({written: 0, opened: 0, shorter: 1, idle: 0})
+    session.send(wait_ms=20_000)
+    asked = DeleteRecordsPartition(partition_index=0, offset=1)
+    client.ask(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=shorter, partitions=[asked])], timeout_ms=1000))
+    produce(client, opened, batch("b", pair=pair, sequence=0, transactional=True), "opens")
+    assert session.client.silent_for(0.05)
+    produce(client, written, batch("c"))
+    told = session.receive()
+    assert list(told) == [written, opened, shorter]
+    assert values(told[written]) == ["c"]
+    assert (told[opened].high_watermark, told[opened].last_stable_offset, told[opened].records) == (1, 0, b"")
+    assert told[shorter].log_start_offset == 1
+    session.client.close()
+
+
 def test_a_partition_that_is_always_full_starves_nobody(client: Client) -> None:
     topics = [new_topic(client) for _ in range(3)]
     for topic in topics:

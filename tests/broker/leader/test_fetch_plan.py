@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.log.log_doubles import Node, append, batch, run
 
 from fencepost.broker.apis.fetch import _wait
-from fencepost.broker.leader.fetch_plan import FetchPlan, _check_epoch
+from fencepost.broker.leader.fetch_plan import FetchPlan, Found, _check_epoch
 from fencepost.broker.leader.fetch_sessions import Asked, Fetching
+from fencepost.broker.network.pacing import HandlerSteps
 from fencepost.broker.network.turns import Deadlines, Turns
 from fencepost.log.partition import Refused
+from fencepost.log.storage import Storage
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import FetchRequest
 from fencepost.protocol.messages.fetch import EpochEndOffset, FetchPartition
-from fencepost.protocol.steps import Pace, Steps
+from fencepost.protocol.steps import Pace
 from fencepost.protocol.types import Isolation
 
 
@@ -37,49 +39,78 @@ def test_a_reader_that_knows_another_epoch_is_told_who_is_behind(known: int, err
     assert _check_epoch(known, cast(Any, partition)) is (error or partition)
 
 
-class Partitions:
-    """Stands for what a Fetch waits for.  Each look takes two steps; a record comes in one of the pauses."""
+class EveryItemAStep(Pace):
+    """Somebody else may be served before each thing that is looked at."""
 
-    def __init__(self) -> None:
-        self.written = False
-        self.readable: list[Callable[[], None]] = []
-
-    def write(self) -> None:
-        self.written = True
-        for each in self.readable:
-            each()
-
-    def watch(self, readable: Callable[[], None], cancels: list[Callable[[], object]], pace: Pace) -> Steps[None]:
-        yield from pace.rest()
-        self.readable.append(readable)
-        cancels.append(lambda: self.readable.remove(readable))
-        yield from pace.rest()
-
-    def enough(self, pace: Pace) -> Steps[bool]:
-        yield from pace.rest()
-        there = self.written
-        yield from pace.rest()
-        return there
+    def is_used_up(self, units: int) -> bool:
+        return units > 0
 
 
-@pytest.mark.parametrize("at", range(4))
-def test_a_record_that_comes_while_partitions_are_looked_at_in_steps_ends_the_wait(at: int) -> None:
-    async def run() -> None:
-        partitions, turns = Partitions(), Turns()
-        node: Any = SimpleNamespace(turns=turns, deadlines=Deadlines(turns))
-        steps = _wait(cast(Any, partitions), node, asyncio.get_running_loop().time() + 3600, Pace())
-        pauses = 0
-        for pause in steps:
-            if pause is None:
-                if pauses == at:
-                    partitions.write()
-                pauses += 1
-            else:
-                assert isinstance(pause, asyncio.Future) and pause.done(), "it waits for what is there"
-        assert pauses >= 4
-        assert not partitions.readable
+def plan_for_the_end_of(storage: Storage, partitions: int, min_bytes: int) -> tuple[FetchPlan, Any]:
+    """The plan of a Fetch in a session that has everything of these partitions, and the node that it is for."""
+    topic_id, turns = next(storage.partitions()).topic_id, Turns()
+    reads = []
+    for number in range(partitions):
+        wanted = FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1000)
+        reads.append(Asked(("t", number), "t", topic_id, wanted))
+        reads[-1].high_watermark = reads[-1].log_start_offset = 0
+    node: Any = SimpleNamespace(
+        storage=storage,
+        turns=turns,
+        deadlines=Deadlines(turns),
+        largest_answer=10_000,
+        answer_memory=SimpleNamespace(left=lambda _: 10_000),
+    )
+    request = FetchRequest(max_wait_ms=1000, min_bytes=min_bytes, max_bytes=10_000, topics=[])
+    fetching = Fetching(reads, by_id=False, session=cast(Any, "of a reader who knows all that there is"))
+    return FetchPlan(request, fetching, cast(Any, SimpleNamespace(may=lambda *_: True)), node), node
 
-    asyncio.run(run())
+
+def fetched(plan: FetchPlan, node: Any) -> HandlerSteps[Found]:
+    """As `fetch` has it read, for a reader who waits for an hour."""
+    pace = EveryItemAStep()
+    yield from plan.look_up(pace)
+    found = yield from plan.read(pace)
+    if found.size >= plan.min_bytes:
+        return found
+    yield from _wait(plan, node, asyncio.get_running_loop().time() + 3600, pace)
+    return (yield from plan.read(pace))
+
+
+@pytest.mark.parametrize("written", [[0], [2], [0, 2], [2, 0], [1, 1]])
+@pytest.mark.parametrize("at", range(16))
+def test_a_record_that_comes_while_partitions_are_looked_at_in_steps_ends_the_wait(at: int, written: list[int]) -> None:
+    """Each of them is in the answer, whenever they come; those of which there is nothing new are not."""
+
+    async def main() -> None:
+        log, left = Node(partitions=[("t", 0), ("t", 1), ("t", 2)], flush="os"), list(written)
+        plan, node = plan_for_the_end_of(log.storage, 3, len(batch()) * len(written))
+
+        def write() -> None:
+            partition = log.storage.partition("t", left.pop(0))
+            assert partition is not None
+            append(partition, batch())
+
+        steps, pauses = fetched(plan, node), 0
+        while True:
+            try:
+                pause = next(steps)
+            except StopIteration as done:
+                found: Found = done.value
+                break
+            if isinstance(pause, asyncio.Future):
+                while not pause.done():
+                    write()
+            elif pauses >= at and left:
+                write()
+            pauses += 1
+        assert not left
+        assert [asked.key[1] for asked, _ in found.results] == sorted(set(written))
+        assert found.size == plan.min_bytes
+        for partition in log.storage.partitions():
+            assert not partition._waiters
+
+    run(main())
 
 
 class Shortened:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from fencepost.broker.leader.fetch_plan import FetchPlan, Found, partition_error
 from fencepost.broker.leader.fetch_sessions import partitions_of
@@ -30,6 +31,9 @@ from fencepost.protocol.messages import FetchRequest, FetchResponse
 from fencepost.protocol.messages.fetch import FetchableTopicResponse
 from fencepost.protocol.steps import Pace, Steps
 from fencepost.protocol.types import Milliseconds
+
+_DEADLINE: Final = -1
+"""Stands where partitions have their numbers."""
 
 
 @serves(FetchRequest)
@@ -49,7 +53,6 @@ def fetch(request: FetchRequest, context: RequestContext, node: Node) -> Handler
     found = yield from plan.read(pace)
     if request.max_wait_ms > 0 and plan.reads and not found.astray and found.size < plan.min_bytes:
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
-        yield from plan.begin_to_wait(pace)
         yield from _wait(plan, node, deadline, pace)
         found = yield from plan.read(pace)
         now = _now()
@@ -63,24 +66,25 @@ def _now() -> Milliseconds:
 def _wait(plan: FetchPlan, node: Node, deadline: float, pace: Pace) -> HandlerSteps[None]:
     """Wait until there are min_bytes to read, or it is `deadline` (seconds, by the clock of the event loop)."""
     loop = asyncio.get_running_loop()
-    while True:
-        changed: asyncio.Future[None] = loop.create_future()
+    changed: asyncio.Future[None] = loop.create_future()
 
-        def wake(changed: asyncio.Future[None] = changed) -> None:
-            if not changed.done():
-                changed.set_result(None)
+    def wake() -> None:
+        if not changed.done():
+            changed.set_result(None)
 
-        cancels: list[Callable[[], object]] = []
-        try:
-            # They wake before they are looked at: what comes between two steps of that would else be missed.
-            yield from plan.watch(partial(node.turns.call, wake), cancels, pace)
-            if loop.time() >= deadline or (yield from plan.enough(pace)):
-                return
-            cancels.append(node.deadlines.at(deadline, wake))
+    readable = partial(node.turns.call, wake)
+    cancels: dict[int, Callable[[], object]] = {}
+    try:
+        over = yield from plan.watch(readable, cancels, pace)
+        if not over:
+            cancels[_DEADLINE] = node.deadlines.at(deadline, wake)
+        while not over:
             yield from awaited(changed)
-        finally:
-            for cancel in cancels:
-                cancel()
+            changed = loop.create_future()
+            over = loop.time() >= deadline or (yield from plan.enough(readable, cancels, pace))
+    finally:
+        for cancel in cancels.values():
+            cancel()
 
 
 def _answer(plan: FetchPlan, found: Found, node: Node, now: Milliseconds, pace: Pace) -> Steps[Reply]:

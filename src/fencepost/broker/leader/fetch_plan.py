@@ -5,7 +5,8 @@ Only what is read is counted, and waits: an unknown topic neither ends the wait 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from fencepost.broker.authorizer import Operation, Resource
@@ -23,8 +24,10 @@ from fencepost.protocol.messages.fetch import AbortedTransaction, EpochEndOffset
 from fencepost.protocol.steps import ITEM, Pace, Steps
 from fencepost.protocol.types import Isolation, LeaderEpoch, Offset
 
-_WATCH: Final = 4
-"""Units that it costs to wait for a partition."""
+_WATCH: Final = 2 * ITEM
+"""Units that it costs to wait for a partition: to find it, to note where its reader stands, and to look at it."""
+_ANYWHERE: Final = (0, 0)
+"""Where a reader stands of whom that does not matter: one byte ends the wait."""
 _FIND: Final = 20
 """Units that it costs to find an offset in a file."""
 
@@ -58,10 +61,23 @@ class FetchPlan:
         """The results of partitions that cannot be read at all."""
         self.nonsense = False
         """Apache Kafka fails where two partitions are asked for of a topic that is not named at all."""
+        self._shown = 0
+        """The version of what there is to be found, when the partitions were looked up."""
         self._starts: list[tuple[int, int] | None] = []
+        """Where the reader of each partition stood when the wait began."""
+        self._counted: list[int] = []
+        """The bytes of each partition that count towards `min_bytes`, and in `_total` those of all."""
+        self._total = 0
+        self._news: list[int] = []
+        """The numbers, in `reads`, of partitions of which there is news that nobody has looked at."""
+        self._again: set[int] = set()
+        """The numbers of those that must be read after a wait: they gave a result before it, or there was news."""
+        self._is_watched = False
+        """Whether there would have been news of any other one."""
 
     def look_up(self, pace: Pace) -> Steps[None]:
         """Find the partitions; once, before anything is read."""
+        self._shown = self._storage.shown_version
         nameless: list[Result] = []
         for asked in self.fetching.partitions:
             if pace.is_used_up(ITEM):
@@ -104,75 +120,112 @@ class FetchPlan:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         return partition if wanted.current_leader_epoch < 0 else _check_epoch(wanted.current_leader_epoch, partition)
 
-    def _place_now(self, asked: Asked, place: Partition | ErrorCode, pace: Pace) -> Partition | ErrorCode:
-        """The partition to read, or the error: `place`, looked up again if others may have been served since."""
-        return self._place(asked, asked.topic or "") if pace.pauses else place
+    def _place_now(self, asked: Asked, place: Partition | ErrorCode) -> Partition | ErrorCode:
+        """The partition to read, or the error: `place`, looked up again if any was made or deleted since."""
+        return place if self._storage.shown_version == self._shown else self._place(asked, asked.topic or "")
 
     # Waiting
 
-    def begin_to_wait(self, pace: Pace) -> Steps[None]:
-        """Note where each reader stands: a segment that begins meanwhile ends the wait."""
-        for asked, place in self.reads:
-            if pace.is_used_up(ITEM):
-                yield from pace.rest()
-            there = self._place_now(asked, place, pace)
-            at = there.reader.position_of(Offset(asked.wanted.fetch_offset)) if isinstance(there, Partition) else None
-            self._starts.append(at)
+    def watch(self, readable: Callable[[], None], cancels: dict[int, Callable[[], object]], pace: Pace) -> Steps[bool]:
+        """Have `readable` called when there is news of a partition; whether the wait is over before it begins.
 
-    def watch(self, readable: Callable[[], None], cancels: list[Callable[[], object]], pace: Pace) -> Steps[None]:
-        """Have `readable` called when there is news of a partition; `cancels` gets what takes that back.
-
-        Each is found again first: it may have been deleted, or made anew.
+        Each is found again first: it may have been deleted, or made anew, since it was read.  Where its reader stands
+        is noted: a segment that begins meanwhile ends the wait.  `cancels` gets what takes the calls back.
         """
-        for number, (asked, _) in enumerate(self.reads):
+        isolation, least = self.isolation, self.min_bytes
+        for number, (asked, read) in enumerate(self.reads):
             if pace.is_used_up(_WATCH):
                 yield from pace.rest()
-            place = self._place(asked, asked.topic or "")
-            self.reads[number] = asked, place
-            if isinstance(place, Partition):
-                cancels.append(place.when_readable(readable))
+            place, wanted = self._watch(number, readable, cancels), asked.wanted
+            is_known = place is read and isinstance(place, Partition) and asked.has_all(place, place.bound(isolation))
+            if is_known and least <= 1 <= wanted.partition_max_bytes:
+                self._starts.append(_ANYWHERE)
+                self._counted.append(0)
+                continue
+            if not is_known:
+                self._again.add(number)
+            at = place.reader.position_of(Offset(wanted.fetch_offset)) if isinstance(place, Partition) else None
+            self._starts.append(at)
+            self._counted.append(0)
+            if self._ends_wait(number):
+                return True
+        self._is_watched = True
+        return False
 
-    def enough(self, pace: Pace) -> Steps[bool]:
+    def _watch(
+        self, number: int, readable: Callable[[], None], cancels: dict[int, Callable[[], object]]
+    ) -> Partition | ErrorCode:
+        asked, looked_up = self.reads[number]
+        place = self._place_now(asked, looked_up)
+        if place is not looked_up:
+            self.reads[number] = asked, place
+        if isinstance(place, Partition):
+            # It wakes before it is looked at: what comes between two steps of that would else be missed.
+            cancels[number] = place.when_readable(partial(self._note, number, readable))
+        return place
+
+    def _note(self, number: int, readable: Callable[[], None]) -> None:
+        self._news.append(number)
+        if len(self._news) == 1:  # else whoever was called has not looked yet
+            readable()
+
+    def enough(self, readable: Callable[[], None], cancels: dict[int, Callable[[], object]], pace: Pace) -> Steps[bool]:
+        """Look at the partitions of which there is news, and `watch` them further; whether the wait is over."""
+        while self._news:
+            if pace.is_used_up(ITEM):
+                yield from pace.rest()
+            number = self._news.pop()
+            self._again.add(number)
+            self._watch(number, readable, cancels)
+            if self._ends_wait(number):
+                return True
+        return False
+
+    def _ends_wait(self, number: int) -> bool:
         """Whether a wait is over: `min_bytes` are there to read, or an error or other news is to be answered.
 
         At what lies between the reader and the end of what it may see, as far as that is in one segment; at once where
-        the end is in a later segment or before the reader, or something is wrong.
+        the end is in a later segment or before the reader, or something is wrong.  Only the partition with this
+        number is looked at: of the others is known what they had when there was news of them.
         """
-        total = 0
-        for (asked, looked_up), start in zip(self.reads, self._starts, strict=True):
-            if pace.is_used_up(ITEM):
-                yield from pace.rest()
-            place, wanted = self._place_now(asked, looked_up, pace), asked.wanted
-            if start is None or isinstance(place, ErrorCode) or _diverging(wanted, place) is not None:
+        asked, place = self.reads[number]
+        start, wanted = self._starts[number], asked.wanted
+        if start is None or isinstance(place, ErrorCode) or _diverging(wanted, place) is not None:
+            return True
+        bound = place.bound(self.isolation)
+        if wanted.fetch_offset > bound:
+            return True
+        if wanted.fetch_offset < bound:
+            self._total -= self._counted[number]
+            if self.min_bytes - self._total <= min(wanted.partition_max_bytes, HEADER_SIZE):
+                return True  # whatever stands there is not smaller
+            there = place.reader.position_of(bound)
+            if there is None or there[0] != start[0]:
                 return True
-            bound = place.bound(self.isolation)
-            if wanted.fetch_offset > bound:
-                return True
-            if wanted.fetch_offset < bound:
-                if self.min_bytes - total <= min(wanted.partition_max_bytes, HEADER_SIZE):
-                    return True  # whatever stands there is not smaller
-                there = place.reader.position_of(bound)
-                if there is None or there[0] != start[0]:
-                    return True
-                total += min(there[1] - start[1], wanted.partition_max_bytes)
-        return total >= self.min_bytes
+            self._counted[number] = min(there[1] - start[1], wanted.partition_max_bytes)
+            self._total += self._counted[number]
+        return self._total >= self.min_bytes
 
     # Reading
 
     def read(self, pace: Pace) -> Steps[Found]:
-        if (yield from self._is_much(pace)):
+        """Read every partition; after a wait only those of which the answer can be another one, or is to be given."""
+        numbers: Sequence[int] = range(len(self.reads))
+        if self._is_watched:
+            numbers = sorted(self._again.union(self._news))
+        if self.fetching.session is not None:
+            numbers = yield from self._with_news(numbers, pace)
+        if (yield from self._is_much(numbers, pace)):
             yield from pace.rest()  # many who ask for as much at once are served one after the other
+        self._again.update(numbers)
         # Less than was asked for, where other clients do not take what they were given.
         room = self._answers.left(LEAST_ANSWER)
         budget, size, astray, results = min(self._max_bytes, room), 0, False, []
-        goes_on, isolation = self.fetching.session is not None, self.isolation
-        for asked, looked_up in self.reads:
-            if pace.is_used_up(1):
+        for number in numbers:
+            if pace.is_used_up(ITEM):
                 yield from pace.rest()
-            place = self._place_now(asked, looked_up, pace)
-            if goes_on and isinstance(place, Partition) and asked.has_all(place, place.bound(isolation)):
-                continue
-            pace.left -= ITEM
+            asked, looked_up = self.reads[number]
+            place = self._place_now(asked, looked_up)
             try:
                 answer, cost = self._read_one(asked.wanted, place, budget, first=size == 0)
             except IndexesBeingMade:
@@ -184,12 +237,25 @@ class FetchPlan:
             results.append((asked, answer))
         return Found(results, size, astray)
 
-    def _is_much(self, pace: Pace) -> Steps[bool]:
+    def _with_news(self, numbers: Sequence[int], pace: Pace) -> Steps[Sequence[int]]:
+        """Those of the partitions with these numbers that a response of the session has to name."""
+        found, isolation = [], self.isolation
+        for number in numbers:
+            if pace.is_used_up(1):
+                yield from pace.rest()
+            asked, looked_up = self.reads[number]
+            place = self._place_now(asked, looked_up)
+            if not (isinstance(place, Partition) and asked.has_all(place, place.bound(isolation))):
+                found.append(number)
+        return found
+
+    def _is_much(self, numbers: Sequence[int], pace: Pace) -> Steps[bool]:
         """Whether the records asked for are more than LEAST_ANSWER bytes, so that reading them is a step of its own."""
         left = LEAST_ANSWER
-        if self._max_bytes <= left or sum([asked.wanted.partition_max_bytes for asked, _ in self.reads]) <= left:
+        reads = [self.reads[number] for number in numbers]
+        if self._max_bytes <= left or sum([asked.wanted.partition_max_bytes for asked, _ in reads]) <= left:
             return False
-        for asked, place in self.reads:
+        for asked, place in reads:
             if pace.is_used_up(1):
                 yield from pace.rest()
             if isinstance(place, Partition) and asked.wanted.fetch_offset < place.bound(self.isolation):
