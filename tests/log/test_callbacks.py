@@ -12,6 +12,7 @@ from fencepost.log.callbacks import call_each
 from fencepost.log.outcome import StorageFailed
 from fencepost.log.partition import Partition
 from fencepost.log.storage import Storage
+from fencepost.protocol.types import Milliseconds, Offset
 
 
 def breaks() -> None:
@@ -114,5 +115,22 @@ def test_a_sync_that_is_not_accounted_for_stops_the_node(what: str, monkeypatch:
         await asyncio.sleep(1)
         assert len(failures) == len(said) == 1
         assert told == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("by", ["DeleteRecords", "retention"])
+def test_whoever_waits_is_told_that_the_log_starts_elsewhere(by: str) -> None:
+    async def main() -> None:
+        node = Node(retention_ms=1000, flush="os")
+        partition = node.partition
+        append(partition, batch(3))
+        woken: list[int] = []
+        partition.when_readable(lambda: woken.append(partition.log_start_offset))
+        if by == "DeleteRecords":
+            partition.delete_records(Offset(3))
+        else:
+            partition.retain(Milliseconds(node.clock.at + 10_000))
+        assert woken == [3]
 
     run(main())

@@ -218,23 +218,6 @@ def test_a_batch_is_stamped_and_readable_once_it_is_durable() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("by", ["DeleteRecords", "retention"])
-def test_whoever_waits_is_told_that_the_log_starts_elsewhere(by: str) -> None:
-    async def main() -> None:
-        node = Node(retention_ms=1000, flush="os")
-        partition = node.partition
-        append(partition, batch(3))
-        woken: list[int] = []
-        partition.when_readable(lambda: woken.append(partition.log_start_offset))
-        if by == "DeleteRecords":
-            partition.delete_records(Offset(3))
-        else:
-            partition.retain(Milliseconds(node.clock.at + 10_000))
-        assert woken == [3]
-
-    run(main())
-
-
 def test_log_append_time() -> None:
     async def main() -> None:
         node = Node(message_timestamp_type="LogAppendTime")

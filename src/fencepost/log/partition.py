@@ -341,12 +341,8 @@ class Partition:
         return Refused(damaged.error, str(damaged))
 
     def when_readable(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once: when the high watermark or the start of the log next moves, or the partition is deleted.
-
-        Nothing else changes what a reader is given: the last stable offset moves with one of these.
-
-        Returns what takes this back.
-        """
+        """Call back once when the high watermark or the log's start next moves or it is deleted; what undoes this."""
+        # Nothing else changes what a reader is given: the last stable offset moves with one of these.
         number = self._next_waiter
         self._next_waiter += 1
         self._waiters[number] = callback
