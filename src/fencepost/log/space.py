@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from fencepost.log.disk import Disk, DiskFull, File, NothingLeft, Room
 from fencepost.node_log import get_logger
+from fencepost.protocol.types import Milliseconds
 from fencepost.runtime import Clock
 
 logger = get_logger(__name__)
@@ -58,7 +59,7 @@ class Space:
         """Bytes of the reserve when it is whole."""
         self.is_whole = True
         """Whether the reserve has all of its space."""
-        self._warned: dict[bool, int] = {}
+        self._warned: dict[bool, Milliseconds] = {}
         """When it was last said that little is left (False), and that producers are refused (True)."""
         self._unwatched = 0
         """Bytes that may be written before there may be little left."""
@@ -219,7 +220,7 @@ class Space:
             self._warned |= {True: now, False: now} if refused else {False: now}
             self._warn(room, refused)
 
-    def _may_warn(self, now: int, refused: bool) -> bool:
+    def _may_warn(self, now: Milliseconds, refused: bool) -> bool:
         # A clock that was set back must not keep it quiet.
         return not 0 <= now - self._warned.get(refused, now + 1) < _BETWEEN_WARNINGS_MS
 
