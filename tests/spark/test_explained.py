@@ -88,3 +88,14 @@ def test_whoever_waits_for_a_query_that_failed_is_told_why_in_a_note(
 )
 def test_it_says_what_spark_says_where_python_raised_nothing(message: str, sentence: str | None) -> None:
     assert sentence_of(message) == sentence
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Python worker failed to connect back.", "Timed out while waiting for the Python worker to connect back after 1"],
+)
+def test_where_python_did_not_start_in_time_it_says_what_to_do(words: str) -> None:
+    """As on a machine that has much else to do: it is no fault of the query."""
+    sentence = sentence_of(FIRST + words + PLAN)
+    assert sentence is not None and sentence.startswith(words.rstrip(".") + ": ")
+    assert sentence.endswith("start the query again")

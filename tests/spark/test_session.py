@@ -10,9 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import DataSource
 
 from fencepost.spark import local_session
 from fencepost.spark.session import keep_calls_of_java_out_of_logs
+from fencepost.spark.source import FencepostDataSource
 
 
 def test_without_pyspark_the_extra_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,11 +24,19 @@ def test_without_pyspark_the_extra_that_brings_it_is_named(monkeypatch: pytest.M
 
 
 class Builder:
-    """Stands in for the one that Spark's sessions are made by, and notes what it is told."""
+    """Stands in for the one that Spark's sessions are made by, and notes what it is told.
 
-    def __init__(self) -> None:
+    For the session, too, that has found these sources of data.
+    """
+
+    def __init__(self, *found: str) -> None:
         self.told: dict[str, str] = {}
+        self.registered: list[type[DataSource]] = []
         self.sparkContext = SimpleNamespace(setLogLevel=lambda _: None)
+        self.dataSource = SimpleNamespace(register=self.registered.append)
+        manager = SimpleNamespace(dataSourceExists=lambda name: name in found)
+        state = SimpleNamespace(dataSourceManager=lambda: manager)
+        self._jsparkSession = SimpleNamespace(sessionState=lambda: state)
 
     def appName(self, name: str) -> Builder:
         self.told["name"] = name
@@ -44,12 +54,23 @@ class Builder:
         return self
 
 
-def told_by(monkeypatch: pytest.MonkeyPatch, *given: Any, **options: Any) -> dict[str, str]:
-    builder = Builder()
+def started(monkeypatch: pytest.MonkeyPatch, builder: Builder, *given: Any, **options: Any) -> Builder:
     monkeypatch.setattr("fencepost.spark.session.use_java", lambda: "java")
     monkeypatch.setitem(sys.modules, "pyspark.sql", SimpleNamespace(SparkSession=SimpleNamespace(builder=builder)))
-    local_session(*given, **options)
-    return builder.told
+    assert local_session(*given, **options) is builder  # type: ignore[comparison-overlap]
+    return builder
+
+
+def told_by(monkeypatch: pytest.MonkeyPatch, *given: Any, **options: Any) -> dict[str, str]:
+    return started(monkeypatch, Builder("fencepost"), *given, **options).told
+
+
+@pytest.mark.parametrize(("found", "registered"), [(["fencepost"], []), ([], [FencepostDataSource])])
+def test_the_source_is_made_known_where_spark_was_too_busy_to_find_it(
+    found: list[str], registered: list[type[DataSource]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark looks once, and gives Python ten seconds to start; to register what it did find has it warn."""
+    assert started(monkeypatch, Builder(*found), "ledger").registered == registered
 
 
 def test_what_a_user_sets_goes_over_what_is_set_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,12 @@ _STATE: Final = re.compile(r"(?: *SQLSTATE: \w+)+ *$")
 _OF_PYTHON: Final = re.compile(r"[\w.]*\b[A-Z]\w*: \S")
 """A line of a traceback with the class and message of an exception."""
 _OF_SPARK: Final = "terminated with exception: "
+_CAME_LATE: Final = "to connect back"
+"""Of a process of Python that Spark started, and that was not there in the time which Spark gives it."""
+_START_AGAIN: Final = (
+    "the machine was too busy to start Python in the ten seconds that Spark gives it. Nothing is wrong with the query: "
+    "start the query again"
+)
 
 
 class ExplainedQuery(StreamingQuery):
@@ -50,4 +56,6 @@ def sentence_of(message: str) -> str | None:
     if raised:
         return raised[-1]
     first = said[0].partition(_OF_SPARK)[2] if said else ""
+    if _CAME_LATE in first:
+        return f"{first.rstrip('.')}: {_START_AGAIN}"
     return first or None

@@ -28,6 +28,7 @@ _SETTINGS: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+_FORMAT: Final = "fencepost"
 _TELL_CALLS: Final = ("py4j.clientserver", "py4j.java_gateway")
 """Loggers of Py4J that write each call of Java, and its answer, at level DEBUG."""
 
@@ -55,7 +56,17 @@ def local_session(name: str, cores: int | str = "*", config: Mapping[str, str] |
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _make_source_known(session)
     return session
+
+
+def _make_source_known(session: SparkSession) -> None:
+    """Register the source where Spark did not find it: it looks once for a session, and Python has 10 s to start."""
+    # There is no other way to ask, and Spark warns of a source that is registered though it was found.
+    if not session._jsparkSession.sessionState().dataSourceManager().dataSourceExists(_FORMAT):
+        from fencepost.spark.source import FencepostDataSource
+
+        session.dataSource.register(FencepostDataSource)
 
 
 def keep_calls_of_java_out_of_logs() -> None:
