@@ -105,9 +105,9 @@ class Writer:
         return SimpleNamespace(_jsq="query")
 
 
-@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize(("fails", "mode"), [(True, None), (False, None), (False, "update")])
 def test_a_query_is_started_as_it_is_told_and_its_sink_closed_when_it_has_ended(
-    monkeypatch: pytest.MonkeyPatch, sinks: SimpleNamespace, fails: bool
+    monkeypatch: pytest.MonkeyPatch, sinks: SimpleNamespace, fails: bool, mode: str | None
 ) -> None:
     is_over = threading.Event()
 
@@ -126,7 +126,7 @@ def test_a_query_is_started_as_it_is_told_and_its_sink_closed_when_it_has_ended(
     writer = Writer()
     options: Any = {"application_id": "app", "bootstrap_servers": SERVERS, "checkpoint_location": "c", "topic": "out"}
     rows: Any = SimpleNamespace(writeStream=writer, sparkSession="session")
-    found = write_stream(rows, trigger={"availableNow": True}, query_name="orders", **options)
+    found = write_stream(rows, trigger={"availableNow": True}, output_mode=mode, query_name="orders", **options)
     assert isinstance(found, Query)
     assert cleared == ["session"], "before the query begins, and once"
     told = {name: given for name, given in writer.told.items() if name != "foreachBatch"}
@@ -134,6 +134,7 @@ def test_a_query_is_started_as_it_is_told_and_its_sink_closed_when_it_has_ended(
         "option": ("checkpointLocation", "c"),
         "queryName": ("orders",),
         "trigger": {"availableNow": True},
+        **({"outputMode": (mode,)} if mode else {}),
     }
     assert not sinks.closed.acquire(blocking=False)
     is_over.set()

@@ -89,6 +89,7 @@ def write_stream(
     topics: Sequence[str] = (),
     transform: Transform | None = None,
     trigger: Mapping[str, Any] | None = None,
+    output_mode: str | None = None,
     query_name: str | None = None,
     **options: Any,
 ) -> StreamingQuery:
@@ -96,7 +97,8 @@ def write_stream(
 
     The rows (after `transform`, if given) have the columns value and, if wanted, key, partition, timestamp, headers and
     topic; without a column topic all go to `topic`, with one name all of them in `topics`.  `trigger` is what
-    `DataStreamWriter.trigger` takes, as {"availableNow": True}.  `options` are those of `Sink`.
+    `DataStreamWriter.trigger` takes, as {"availableNow": True}, and `output_mode` what its `outputMode` does: "append"
+    (Spark's default), "update" or "complete".  `options` are those of `Sink`.
 
     Where the query ends of an error, the last line of what its `awaitTermination` raises is the sentence that says why.
 
@@ -111,6 +113,8 @@ def write_stream(
     Checkpoint(checkpoint_location).clear_interrupted_start(df.sparkSession)
     writer = df.writeStream.foreachBatch(_writing_with(sink, checkpoint_location, topic, transform))
     writer = writer.option("checkpointLocation", checkpoint_location)
+    if output_mode is not None:
+        writer = writer.outputMode(output_mode)
     if query_name is not None:
         writer = writer.queryName(query_name)
     if trigger is not None:
