@@ -88,6 +88,32 @@ def test_a_progress_topic_that_others_made_wrong_is_refused(config: dict[str, st
     in_world(test)
 
 
+async def delete_the_topic(bench: Bench) -> None:
+    async with Admin(ADDRESS, runtime=bench.world.runtime("admin")) as admin:
+        await admin.delete_topic(progress.TOPIC)
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@pytest.mark.parametrize("in_a_batch", [True, False])
+def test_a_query_that_ends_since_its_progress_topic_is_deleted_says_what_to_do(in_a_batch: bool, level: int) -> None:
+    """Not to make the topic, which by hand would be one that loses records."""
+
+    async def test(bench: Bench) -> None:
+        driver, tasks = bench.driver(), Tasks(bench, b"1")
+        assert await driver.write(batch(0, 10), 2, False, Tasks(bench, b"0"))
+        if in_a_batch:
+            tasks.between = lambda _: delete_the_topic(bench)
+        else:
+            await delete_the_topic(bench)
+        with pytest.raises(ProgressUnusable, match=r"was deleted.*start the query again.*how to go on$"):
+            await driver.write(batch(1, 20), 2, False, tasks)
+        restarted = bench.driver("restarted", accept_gap=True)
+        assert await restarted.write(batch(1, 20), 2, False, Tasks(bench, b"1"))
+        assert await bench.values() == [b"0", b"0", b"1", b"1"]
+
+    in_world(test, level)
+
+
 def test_a_record_that_cannot_be_read_stops_whoever_needs_it_and_disturbs_nobody() -> None:
     async def test(bench: Bench) -> None:
         older = bench.driver("older")

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.client.admin import create_topic
 from fencepost.client.cluster import Cluster, Deadline
-from fencepost.client.errors import BrokerError, ConnectionLostError, UnreachableError
+from fencepost.client.errors import ApplicationRecoverableError, BrokerError, ConnectionLostError, UnreachableError
 from fencepost.client.fetch_requests import fetch_partition
 from fencepost.client.positions import list_offsets
 from fencepost.protocol.batch import headers
@@ -135,6 +135,10 @@ class ProgressUnusable(Exception):
     """The topic of the progress records is not as it must be; the message says what to do."""
 
 
+class ProgressDeleted(ProgressUnusable, ApplicationRecoverableError):
+    """The topic of the progress records was deleted since it was looked at."""
+
+
 async def ensure_topic(cluster: Cluster) -> None:
     """Make the topic if it is not there.  Raises ProgressUnusable if it is there and cannot keep the records."""
     deadline = cluster.deadline(f"looking at topic {TOPIC!r}")
@@ -237,8 +241,16 @@ async def read_progress(cluster: Cluster, application_id: str) -> Progress | Non
     there is none.  Raises ProgressUnusable if it cannot be read.
     """
     deadline = cluster.deadline("reading the progress record")
-    start = (await list_offsets(cluster, [PARTITION], EARLIEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
-    low = (await list_offsets(cluster, [PARTITION], LATEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
+    try:
+        start = (await list_offsets(cluster, [PARTITION], EARLIEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
+        low = (await list_offsets(cluster, [PARTITION], LATEST, Isolation.READ_UNCOMMITTED))[PARTITION][0]
+    except BrokerError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise ProgressDeleted(
+            f"topic {TOPIC!r} was deleted, so that nothing tells which batch of application {application_id!r} was "
+            "committed last: start the query again, which makes the topic anew, and says how to go on"
+        ) from error
     ledger, size = Ledger(application_id), _FIRST_WINDOW
     while low > start:
         low, end = max(Offset(low - size), start), low
