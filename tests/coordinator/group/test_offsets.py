@@ -163,6 +163,7 @@ def test_memory_and_a_reload_are_what_the_journal_says(history: list[tuple[objec
 def test_the_most_recent_record_wins_and_not_the_most_recent_marker() -> None:
     """KAFKA-14505."""
     world = World()
+    world.commit({B: 1})
     world.commit_in_transaction((P, 0), {A: 5})
     world.commit({A: 7})
     world.end((P, 1), commit=True)

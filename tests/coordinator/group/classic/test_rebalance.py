@@ -6,7 +6,12 @@ import pytest
 
 from fencepost.coordinator.group.classic.decision import REBALANCE, SetTimer
 from fencepost.coordinator.group.classic.group import Awaiting, ClassicGroup, ClassicGroupState, Member
-from fencepost.coordinator.group.classic.rebalance import LEAST_WAIT_MS, complete_join, prepare_rebalance
+from fencepost.coordinator.group.classic.rebalance import (
+    LEAST_WAIT_MS,
+    complete_join,
+    prepare_rebalance,
+    rebalance_timer_rang,
+)
 from fencepost.coordinator.group.settings import GroupSettings
 from fencepost.protocol.types import Epoch, Milliseconds
 
@@ -55,3 +60,14 @@ def test_who_waits_for_an_assignment_has_none_when_the_next_rebalance_begins() -
     group = ClassicGroup("g", ClassicGroupState.COMPLETING_REBALANCE, Epoch(3), "consumer").with_members(members)
     prepared = prepare_rebalance(group, GroupSettings(), Milliseconds(1)).group
     assert [each.assignment for each in prepared.members.values()] == [b"", b""]
+
+
+def test_the_first_generation_waits_on_only_while_others_have_come_since_the_last_look() -> None:
+    group = ClassicGroup("g", ClassicGroupState.PREPARING_REBALANCE, Epoch(0), "consumer")
+    group = group.with_members([member("a", static=False, joined=True)])
+    group = group._replace(initial_delay_left_ms=Milliseconds(9000), new_member_added=True)
+    settings = GroupSettings(initial_rebalance_delay_ms=Milliseconds(3000))
+    longer = rebalance_timer_rang(group, settings, Milliseconds(1)).group
+    assert (longer.state, longer.initial_delay_left_ms) == (ClassicGroupState.PREPARING_REBALANCE, 6000)
+    begun = rebalance_timer_rang(longer, settings, Milliseconds(2)).group
+    assert begun.state is ClassicGroupState.COMPLETING_REBALANCE
