@@ -17,8 +17,11 @@ from fencepost.simulation.loop import VirtualClock, VirtualLoop, run
 INTERVAL_MS = 1000
 
 
-def begun_by(seconds: float, work: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When the look at transactions was begun within so many seconds; `work` is what it does then."""
+def begun_by(seconds: float, work: Any, monkeypatch: pytest.MonkeyPatch, fails_at: float | None = None) -> list[float]:
+    """When the look at transactions was begun within so many seconds; `work` is what it does then.
+
+    `fails_at`: seconds after which the storage fails.
+    """
     times: list[float] = []
 
     def nothing(*_: object) -> Iterator[None]:
@@ -44,6 +47,8 @@ def begun_by(seconds: float, work: Any, monkeypatch: pytest.MonkeyPatch) -> list
             connections=[],
         )
         keeping = Housekeeping(cast(Any, node))
+        if fails_at is not None:
+            loop.call_later(fails_at, setattr, node.storage, "failure", OSError("the disk"))
         await asyncio.sleep(seconds)
         keeping.close()
         await asyncio.sleep(seconds)
@@ -59,6 +64,10 @@ def test_what_takes_longer_than_its_interval_is_begun_again_when_it_is_over(monk
         await asyncio.sleep(2.5)
 
     assert begun_by(9.5, slow, monkeypatch) == [1, 4, 7]
+
+
+def test_nothing_is_begun_on_a_storage_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert begun_by(6.5, None, monkeypatch, fails_at=2.5) == [1, 2]
 
 
 def test_what_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,3 +105,28 @@ def test_where_the_connection_ends_all_that_was_ready_is_handed_over(pieces: int
     assert len(transport.taken) == pieces
     out.send_all(transport)
     assert b"".join(transport.taken) == b"".join(answers)
+
+
+def test_a_client_that_takes_its_answer_piece_by_piece_keeps_nobody_from_anything() -> None:
+    """Though others wait for all of it; one that has taken nothing since the last look does."""
+
+    async def main() -> None:
+        memory = AnswerMemory(LARGE_ANSWER)
+        out = Outgoing(memory)
+        out.put(bytes(20 * PIECE), None, Lsn(0), Lsn(0))
+        waits = asyncio.ensure_future(memory.place())
+        await asyncio.sleep(0)
+        assert memory.is_wanted
+        transport: Any = Full(out, 8)
+        looks = []
+        out.is_writable = False
+        out.send(transport)
+        for takes in (True, True, False):
+            looks.append(out.is_kept_from_others())
+            if takes:
+                out.is_writable, transport.taken = True, []
+                out.send(transport)
+        assert [*looks, out.is_kept_from_others()] == [False, False, False, True]
+        waits.cancel()
+
+    asyncio.run(main())

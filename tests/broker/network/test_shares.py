@@ -226,6 +226,20 @@ def test_a_connection_that_ends_while_it_stands_in_line_is_forgotten(
         pytest.fail("somebody who is gone stands in line")
 
 
+def test_a_connection_that_ends_is_in_no_line_any_more_whether_there_are_turns_or_not(client: Client) -> None:
+    other, shares = Client(client.broker), client.broker.node.shares
+    other.ask(MetadataRequest(topics=[]))
+    mine: Any = list(client.broker.node.connections)[-1]
+
+    def end_in_line() -> None:
+        shares._line[mine._my_turn] = None
+        mine.abort()
+
+    on_the_loop(client.broker, end_in_line)
+    assert other.is_closed()
+    assert not on_the_loop(client.broker, lambda: mine._my_turn in shares._line)
+
+
 def test_who_comes_alone_again_and_again_never_stands_in_line_and_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
     next_turn = Shares._next_turn

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.broker.wire import Client, batch, fetch_request, new_topic, produce, serving, values, wait_until
@@ -122,6 +124,19 @@ def test_many_fetches_of_one_partition_are_all_answered_when_woken_and_when_thei
             assert values(reader.receive().responses[0].partitions[0]) == []
             reader.close()
         writer.close()
+
+
+def test_those_whose_time_is_up_in_one_millisecond_are_called_in_turns() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        called, callbacks = list[object](), [lambda number=number: number for number in range(3)]
+        turns: Any = SimpleNamespace(call=called.append)
+        deadlines = Deadlines(turns)
+        for callback in callbacks:
+            deadlines.at(loop.time() + 1, callback)
+        await asyncio.sleep(2)
+        assert called == callbacks
+
+    virtually(main)
 
 
 def test_no_deadline_rings_before_its_time_whatever_is_lost_in_rounding() -> None:

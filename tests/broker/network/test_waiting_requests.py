@@ -89,6 +89,23 @@ def test_who_stood_in_line_takes_nothing_before_what_has_its_turn_is_done(
     other.close()
 
 
+def test_a_write_that_was_decoded_in_steps_keeps_its_turn_and_its_memory_until_it_is_done(
+    client: Client, waiting: Waiting
+) -> None:
+    waiting.serve(in_turn=True)
+    other, memory = Client(client.broker), client.broker.node.request_memory
+    keys = ["k" * 10] * 50_000
+    other.send(FindCoordinatorRequest(coordinator_keys=keys), FindCoordinatorRequest(coordinator_keys=["k"]))
+    wait_until("the first is taken", lambda: waiting.taken >= 1)
+    assert other.silent_for(0.1)
+    assert waiting.taken == 1
+    assert on_the_loop(client.broker, lambda: memory.used) >= 10 * len(keys)
+    waiting.go_on()
+    for _ in range(2):
+        other.receive()
+    other.close()
+
+
 @pytest.mark.parametrize("writes", [False, True])
 def test_a_connection_that_ends_takes_along_what_it_waits_for_but_no_write(
     client: Client, waiting: Waiting, *, writes: bool
