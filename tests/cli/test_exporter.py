@@ -12,7 +12,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -183,3 +183,20 @@ def test_every_name_is_one_in_every_version_of_prometheus() -> None:
     assert wrong == []
     assert all(re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", label) for each in beans for label in each.labels)
     assert "kafka_log_logcleanermanager_uncleanable_partitions_count_value" in [each.name for each in beans]
+
+
+def test_it_takes_no_reader_any_more_when_its_port_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else whatever has the number of its socket next is asked for readers, without a pause."""
+    exporter, done = Exporter("127.0.0.1", 0), list[str]()
+
+    def noting(name: str, call: Callable[[], None]) -> Callable[[], None]:
+        def noted() -> None:
+            done.append(name)
+            call()
+
+        return noted
+
+    for name in ("shutdown", "server_close"):
+        monkeypatch.setattr(exporter._server, name, noting(name, getattr(exporter._server, name)))
+    exporter.close()
+    assert done == ["shutdown", "server_close"]

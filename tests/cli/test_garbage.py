@@ -174,7 +174,12 @@ def test_a_stop_leaves_the_collector_as_it_was() -> None:
         assert (gc.get_threshold(), len(gc.callbacks), gc.isenabled()) == before
         assert gc.get_freeze_count() == 0
 
-    run(main())
+    thresholds = gc.get_threshold()
+    gc.set_threshold(701, 11, 9)  # of nobody else
+    try:
+        run(main())
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def test_a_start_has_garbage_collected_from_then_on() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,17 +19,21 @@ from tests.spark.test_sink import GOOD, PLAN, Rows, run_tasks
 from fencepost.broker import Broker
 from fencepost.client import Consumer
 from fencepost.client.errors import ClientError
+from fencepost.client.portal import Portal
+from fencepost.client.security import Security
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.records import BatchBuilder
 from fencepost.protocol.types import TopicPartition
+from fencepost.simulation.loop import VirtualLoop, run
 from fencepost.simulation.world import ADDRESS
 from fencepost.spark import Sink, Step, ahead, local_session, tasks
-from fencepost.spark.ahead import SendingAhead, Turning
+from fencepost.spark.ahead import SendingAhead, TaskAhead, Turning
 from fencepost.spark.attempt import SECOND_ATTEMPT, Plan, PoisonedError, Receipt, Sending, claim
 from fencepost.spark.claims import Written
 from fencepost.spark.encoding import Encoder
-from fencepost.spark.ledger import Ledger, Turns, close_places
+from fencepost.spark.ledger import Ledger, LedgerStore, Turns, close_places
 from fencepost.spark.ledger_file import LedgerFile, new_ledger, open_ledger
+from fencepost.spark.place_states import NOTHING_THERE, PlaceState
 
 #: Batches of each task for each of the two places.
 EACH = 9
@@ -301,3 +306,112 @@ def test_a_task_that_fails_of_what_it_sends_ahead_hands_nothing_on(fails: str) -
     with pytest.raises(LookupError, match=fails):
         next(Encoder("out", {"out": 1}, 1000, lambda: kept)(iter([rows_of(*[90] * 20)])))
     assert kept.is_closed
+
+
+class OnePlace(LedgerStore):
+    """One place, in a ledger that nobody else has; `told` says what happened to it."""
+
+    def __init__(self, told: list[str]) -> None:
+        self._told = told
+        self._state = NOTHING_THERE
+
+    def lock(self, place: int) -> bool:  # noqa: ARG002
+        return True
+
+    def unlock(self, place: int) -> None:  # noqa: ARG002
+        self._told.append("a turn ends")
+
+    def read(self, place: int) -> PlaceState:  # noqa: ARG002
+        return self._state
+
+    def note(self, place: int, state: PlaceState) -> None:  # noqa: ARG002
+        self._state = state
+
+    def close(self) -> None:
+        self._told.append("the ledger is closed")
+
+
+class OneSecond:
+    """Sends batches (attempt.Sending), which are acknowledged a second after they are asked about."""
+
+    def __init__(self, told: list[str]) -> None:
+        self._told = told
+        self._sent = 0
+
+    def go_on(self, at: TopicPartition, records: int) -> None: ...
+
+    async def write(self, at: TopicPartition, records: BatchBuilder) -> None:  # noqa: ARG002
+        self._sent += records.size
+
+    async def acknowledged(self, at: TopicPartition) -> Receipt:  # noqa: ARG002
+        size, self._sent = self._sent, 0
+        await asyncio.sleep(1)
+        return Receipt(size // records(b"v").size, 0, 0, size)
+
+    async def close(self) -> None:
+        self._told.append("its connections are closed")
+
+
+def turning_alone(told: list[str], most_waiting: int = 1_000_000) -> Turning:
+    sending: Any = OneSecond(told)
+    return Turning(sending, Ledger(OnePlace(told)), PLACES[:1], Compression.NONE, most_waiting=most_waiting)
+
+
+def test_who_has_much_waiting_goes_on_when_a_turn_has_made_room_and_not_when_all_is_sent() -> None:
+    async def main(_: VirtualLoop) -> None:
+        told = list[str]()
+        turning = turning_alone(told, 5 * records(b"v").size)
+        for each in [b"v"] * 6:
+            await turning.put(0, records(each))
+        assert told == ["a turn ends"], "which leaves two batches"
+        assert sum(receipt.records for _, receipt in await turning.finish()) == 6
+        await turning.close()
+
+    run(main)
+
+
+def test_who_stops_in_its_turn_has_ended_it_before_the_ledger_is_closed() -> None:
+    """Whose descriptor may be that of another file by then."""
+
+    async def main(_: VirtualLoop) -> None:
+        told = list[str]()
+        turning = turning_alone(told)
+        await turning.put(0, records(b"v"))
+        await asyncio.sleep(0.5)
+        await turning.close()
+        assert told == ["a turn ends", "its connections are closed", "the ledger is closed"]
+
+    run(main)
+
+
+class Stopping:
+    """What sends for one task (ahead.Turning), or a cluster: closing it fails, or `told` says that it is closed."""
+
+    def __init__(self, told: list[str], name: str, fails: bool = False) -> None:
+        self._told, self._name, self._fails = told, name, fails
+
+    async def close(self) -> None:
+        if self._fails:
+            raise LookupError(self._name)
+        self._told.append(self._name)
+
+
+def test_a_task_that_cannot_stop_sending_leaves_no_connection_and_no_thread() -> None:
+    told, given, portal = list[str](), SendingAhead("nowhere:1", Security(), PLAN, "no ledger"), Portal("of one task")
+    task = TaskAhead(given)
+    turning: Any = Stopping(told, "turning", fails=True)
+    cluster: Any = Stopping(told, "cluster")
+    task._at_work = portal, turning, cluster
+    with pytest.raises(LookupError, match="turning"):
+        task.close()
+    assert told == ["cluster"]
+    assert "of one task" not in [each.name for each in threading.enumerate()]
+
+
+def test_a_task_that_finds_no_ledger_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[str]()
+    monkeypatch.setattr(ahead, "Cluster", lambda *_, **__: Stopping(told, "cluster"))
+    given = SendingAhead("nowhere:1", Security(), PLAN, "/nowhere/no ledger")
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(ahead._begin(given))
+    assert told == ["cluster"]

@@ -125,6 +125,25 @@ def test_a_place_is_acknowledged_when_every_batch_of_it_is(failed: int, monkeypa
     asyncio.run(test())
 
 
+def test_a_task_looks_its_topics_up_before_its_first_batch_and_not_before_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[object] = []
+
+    async def look_up(_: object, names: object) -> None:
+        looked_up.append(names)
+
+    async def test() -> None:
+        nowhere: Any = None
+        sending = Sending(nowhere, PLAN)
+        assert looked_up == []
+        for _ in range(3):
+            await sending.write(TopicPartition("t", 0), BatchBuilder())
+
+    monkeypatch.setattr("fencepost.spark.attempt.SharedTransaction", Unanswered)
+    monkeypatch.setattr("fencepost.spark.attempt.look_up_anew", look_up)
+    asyncio.run(test())
+    assert looked_up == [["t"]]
+
+
 @pytest.mark.parametrize(
     ("limits", "found"),
     [

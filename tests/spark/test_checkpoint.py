@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -144,3 +145,24 @@ def test_a_directory_that_is_no_checkpoint_is_named(monkeypatch: pytest.MonkeyPa
     found = checkpoint(monkeypatch, {})
     with pytest.raises(ValueError, match="checkpoint_location='somewhere' is no checkpoint"):
         found.query_id(cast(Any, None))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_file_of_the_checkpoint_is_closed_however_its_reading_ends(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    closed: list[bool] = []
+
+    def read(*_: object) -> str:
+        if fails:
+            raise OSError("the connection is lost")
+        return "text"
+
+    stream = SimpleNamespace(close=lambda: closed.append(True))
+    monkeypatch.setattr(Checkpoint, "_place", lambda *_: (SimpleNamespace(open=lambda _: stream), "path"))
+    commons = SimpleNamespace(io=SimpleNamespace(IOUtils=SimpleNamespace(toString=read)))
+    jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(commons=commons)))
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm))
+    with pytest.raises(OSError, match="lost") if fails else nullcontext():
+        assert Checkpoint("somewhere")._text(spark, "metadata") == "text"
+    assert closed == [True]

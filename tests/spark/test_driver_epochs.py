@@ -41,15 +41,20 @@ def test_an_epoch_that_ends_costs_no_batch_an_attempt(ahead: int, level: int, mo
 
 
 @pytest.mark.parametrize("level", [2, 1])
-@pytest.mark.parametrize("kind", [OSError, WriteCancelled])
-def test_a_task_that_is_late_writes_nothing_after_its_batch_was_given_up(kind: type[Exception], level: int) -> None:
-    """Nobody begins another run, whose new epoch would stop it too: it would open a transaction, and nobody end it."""
+@pytest.mark.parametrize(("kind", "rows"), [(OSError, [b"row"]), (WriteCancelled, [b"row"]), (WriteCancelled, [])])
+def test_a_task_that_is_late_writes_nothing_after_its_batch_was_given_up(
+    kind: type[Exception], rows: list[bytes], level: int
+) -> None:
+    """Nobody begins another run, whose new epoch would stop it too: it would open a transaction, and nobody end it.
+
+    `rows`: of each task that was not late; without any no transaction is open that could be aborted.
+    """
 
     async def test(bench: Bench) -> None:
         async def fail(_: Plan) -> None:
             raise kind("gone")
 
-        driver, tasks = bench.driver(attempts=1), Tasks(bench, b"row")
+        driver, tasks = bench.driver(attempts=1), Tasks(bench, *rows)
         tasks.between = fail
         with pytest.raises((WriteFailed, WriteCancelled)):
             await driver.write(batch(0), 2, False, tasks)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from tests.spark.test_driver import PLACES, Bench, Tasks, batch, in_world
 
 from fencepost.client import Admin
 from fencepost.client.admin.configs import ConfigChange
-from fencepost.client.errors import ClientError
+from fencepost.client.errors import ClientError, ConnectionLostError, UnreachableError
 from fencepost.protocol.records import BatchBuilder
 from fencepost.simulation.world import ADDRESS
 from fencepost.spark.attempt import BATCH_BYTES, Plan, claim
 from fencepost.spark.claims import Written
-from fencepost.spark.driver import Step, WriteFailed
+from fencepost.spark.driver import Driver, Step, WriteFailed
 from fencepost.spark.progress import TOPIC, Progress
 
 
@@ -82,7 +86,7 @@ class Full(Tasks):
 
 @pytest.mark.parametrize("level", [2, 1])
 def test_batches_are_as_large_as_the_topic_takes_them(level: int) -> None:
-    """Also where it takes less than when the query began, after an attempt that did not know."""
+    """Also where it takes less than when the query began, after an attempt that did not know; a new query knows."""
 
     async def test(bench: Bench) -> None:
         driver, sizes = bench.driver(), list[int]()
@@ -95,6 +99,9 @@ def test_batches_are_as_large_as_the_topic_takes_them(level: int) -> None:
                 assert len(tasks.plans) == (1 if limit is None else 2)
                 sizes.append(tasks.plans[-1].batch_bytes)
         assert sizes == [BATCH_BYTES, 52_500, 4375]
+        successor = Full(bench)
+        assert await bench.driver("successor").write(batch(3), 2, False, successor)
+        assert [plan.batch_bytes for plan in successor.plans] == [4375]
 
     in_world(test, level)
 
@@ -119,3 +126,27 @@ def test_a_topic_of_progress_that_is_deleted_is_not_made_by_a_write(level: int) 
         assert await bench.values() == [b"first", b"first"]
 
     in_world(test, level)
+
+
+def test_who_looks_for_topics_while_there_is_no_connection_pauses_before_each_try() -> None:
+    """And so for as long as its deadline says."""
+    lost, paused = [ConnectionLostError("lost"), UnreachableError("nobody listens")], list[object]()
+
+    async def refresh(_: object) -> Any:
+        if len(paused) < len(lost):
+            raise lost[len(paused)]
+        return SimpleNamespace(topics=[SimpleNamespace(name="out", topic_id="id", error_code=0)])
+
+    async def pause(because: object) -> None:
+        assert len(paused) < 5
+        paused.append(because)
+
+    driver: Any = SimpleNamespace(_cluster=SimpleNamespace(refresh=refresh))
+    deadline: Any = SimpleNamespace(pause=pause)
+
+    async def look_up() -> dict[str, str]:
+        async with asyncio.timeout(5):
+            return await Driver._look_up(driver, ["out"], deadline)
+
+    assert asyncio.run(look_up()) == {"out": "id"}
+    assert paused == lost

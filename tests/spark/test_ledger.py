@@ -353,3 +353,24 @@ def test_who_has_had_its_turns_has_the_ledger_open_no_more() -> None:
         asyncio.run(its.write(1, records(3)))
         assert not store.is_closed
     assert store.is_closed
+
+
+def test_what_the_file_does_not_take_whole_is_not_taken_for_noted(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_ledger(path) as ledger:
+        monkeypatch.setattr("fencepost.spark.ledger_file.os.pwrite", lambda *_: 3)
+        with ledger.turn(0) as mine:
+            assert mine is not None
+            with pytest.raises(OSError, match="the ledger takes no more of place 0"):
+                mine.begin()
+
+
+@pytest.mark.parametrize("error", [BlockingIOError, PermissionError])
+def test_a_place_that_another_process_has_is_not_locked_whichever_error_says_so(
+    path: str, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error("another process has it")
+
+    monkeypatch.setattr("fcntl.lockf", refuse)
+    with open_ledger(path) as ledger, ledger.turn(0) as mine:
+        assert mine is None

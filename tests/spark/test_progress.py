@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fencepost.client.errors import ConnectionLostError
@@ -30,6 +30,7 @@ STEPS = st.lists(
 )
 
 
+@example([("write", 0), ("commit", 0), ("write", 0)], 2, 3)  # behind the marker of the first, seen twice
 @given(STEPS, st.integers(1, 5), st.integers(1, 3))
 def test_it_is_the_last_value_whose_transaction_was_committed(
     steps: list[tuple[str, int]], window: int, portion: int

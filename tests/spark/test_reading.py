@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +19,11 @@ from fencepost.client.errors import BrokerError
 from fencepost.client.fetch_requests import fetch_partition
 from fencepost.protocol.batch import BatchHeader
 from fencepost.protocol.messages import FetchRequest, FetchResponse
+from fencepost.protocol.messages.list_offsets import EARLIEST
 from fencepost.protocol.record_columns import record_batches
 from fencepost.protocol.types import Isolation, TopicPartition
 from fencepost.spark import reading as reading_module
-from fencepost.spark.reading import read_range
+from fencepost.spark.reading import RangeReader, read_range
 
 AT = TopicPartition("read", 0)
 COUNT = 10
@@ -118,3 +121,18 @@ def test_a_reader_that_has_rows_enough_leaves_nothing_behind(
         del rows
         gc.collect()
     assert not caplog.records
+
+
+@pytest.mark.parametrize(("first", "goes_on_at"), [(7, 7), (100, 10)])
+def test_of_records_that_are_gone_those_of_the_range_are_said_to_be_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, first: int, goes_on_at: int
+) -> None:
+    async def listed(_: object, places: list[TopicPartition], which: int, __: object) -> Any:
+        return dict.fromkeys(places, (first if which == EARLIEST else 200, None))
+
+    monkeypatch.setattr(reading_module, "list_offsets", listed)
+    cluster: Any = SimpleNamespace(forget_topic=lambda _: None, deadline=lambda _: None)
+    reader = RangeReader(cluster, TopicPartition("t", 0), 10, Isolation.READ_UNCOMMITTED, False, None)
+    assert asyncio.run(reader._passed_over(3)) == goes_on_at
+    (said,) = caplog.messages
+    assert said.endswith(f": t-0 from offset 3 to {goes_on_at - 1}")

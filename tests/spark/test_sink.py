@@ -413,3 +413,5 @@ def test_a_sink_that_is_closed_leaves_no_thread() -> None:
     sink.close()
     thread.join(10)
     assert not thread.is_alive()
+    assert sink._opened is None, "the next write opens them again"
+    sink.close()

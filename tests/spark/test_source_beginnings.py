@@ -118,16 +118,41 @@ def test_a_query_that_ends_before_its_first_batch_is_written_down_begins_there_a
         assert newer.initialOffset() == begun
 
 
-def test_a_pin_that_an_older_version_left_is_released_by_the_query_that_it_is_of(broker: Broker) -> None:
+def test_a_query_of_one_batch_is_over_for_the_next_one_when_that_batch_is_planned(broker: Broker) -> None:
+    """As with a trigger of once, where nothing is asked for after it."""
     with ExitStack() as stack:
-        topic = Topic(broker, "left", random.Random("left"), stack)
+        topic = Topic(broker, "once", random.Random("once"), stack)
+        options = topic.options(startingOffsets="latest", applicationId="once")
+        older, newer = (Engine(topic, options, None) for _ in range(2))
+        stack.callback(older.stop)
+        stack.callback(newer.stop)
+        older.begin()
         topic.write(4)
-        options = topic.options(startingOffsets="latest", applicationId="left")
-        engine = Engine(topic, options, None)
+        assert older.batch()
+        topic.write(3)
+        newer.drain()
+        assert newer.rows == []
+
+
+@pytest.mark.parametrize("is_there_more", [True, False])
+def test_a_pin_that_an_older_version_left_is_released_by_the_query_that_it_is_of(
+    broker: Broker, is_there_more: bool
+) -> None:
+    with ExitStack() as stack:
+        name = f"left-{is_there_more}"
+        topic = Topic(broker, name, random.Random("left"), stack)
+        topic.write(4)
+        options = topic.options(startingOffsets="latest", applicationId=name)
+        engine, ahead = Engine(topic, options, None), Engine(topic, topic.options(startingOffsets="earliest"), None)
         stack.callback(engine.stop)
+        stack.callback(ahead.stop)
         engine.begin()
+        ahead.drain()
         engine.offsets = {topic.name: {str(number): 0 for number in range(topic.partitions)}}
+        if not is_there_more:
+            engine.offsets = ahead.offsets
         engine.restart()
+        assert engine.batch() is is_there_more
         engine.drain()
         topic.write(3)
         newer = Engine(topic, options, None)

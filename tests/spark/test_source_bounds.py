@@ -137,3 +137,24 @@ def test_a_batch_that_is_to_begin_behind_its_end_is_named(broker: Broker, times:
             given(**starts, **ends)
         assert given(**starts, **ends, failOnDataLoss="false") == []
         assert given(**ends) == [], "the beginning of a log is no place that was said"
+
+
+def test_a_batch_that_cannot_be_planned_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+
+    class Refused:
+        """An Asker whose cluster does not know the topic."""
+
+        def __init__(self, _: object) -> None: ...
+
+        def positions_of(self, _: object) -> Any:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is none")
+
+        def close(self) -> None:
+            closed.append(True)
+
+    monkeypatch.setattr("fencepost.spark.source.Asker", Refused)
+    given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"}
+    with pytest.raises(BrokerError, match="there is none"):
+        BatchReader(parse(given, streaming=False), SCHEMA).partitions()
+    assert closed == [True]

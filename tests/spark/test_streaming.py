@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.spark.test_checkpoint import checkpoint
 
+from fencepost.spark import streaming
+from fencepost.spark.checkpoint import Checkpoint
 from fencepost.spark.sink import Sink
 from fencepost.spark.streaming import foreach_batch, write
 
@@ -38,6 +40,18 @@ def test_the_checkpoint_of_another_query_is_refused(
         with pytest.raises(ValueError, match=said):
             write(batch, 0)
         assert written == []
+
+
+@pytest.mark.parametrize("session", [None, SimpleNamespace()])
+def test_what_an_interrupted_start_left_is_cleared_before_the_query_starts(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is a session to do it in."""
+    cleared: list[Any] = []
+    monkeypatch.setattr(streaming, "_session_of_this_thread", lambda: session)
+    monkeypatch.setattr(Checkpoint, "clear_interrupted_start", lambda *what: cleared.append(what[1]))
+    foreach_batch(Sink("app", "127.0.0.1:9092", ["out"]), "somewhere", topic="out")
+    assert cleared == ([] if session is None else [session])
 
 
 def test_a_batch_whose_end_is_not_written_down_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
