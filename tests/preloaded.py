@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import json
 import os
 import signal
@@ -95,8 +96,9 @@ def _fork(line: socket.socket, function: str, arguments: list[str], descriptors:
         for number, descriptor in enumerate(descriptors, 1):
             os.dup2(descriptor, number)
             os.close(descriptor)
-        sys.stdout = open(1, "w", closefd=False)  # what these were made of may have been files
-        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+        # Anew: what the parent has of these may have been a file.
+        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), errors="backslashreplace", write_through=True)
         _call(function, arguments)
     for descriptor in descriptors:
         os.close(descriptor)
