@@ -5,18 +5,25 @@ What takes longest comes first, so that no core is idle at the end.
 
 from __future__ import annotations
 
+import functools
+import gc
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
 from tests.processes import end_all
 from tests.twins import need_compiled, python_alone
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from fencepost.node_log import LIMIT
 
 #: Folders whose files take a minute or two each, with few tests in them.
 LONG = ("crash/", "fuzz/", "spark/", "simulation/", "stock_clients/", "test_readme.py")
+_ROOT: Final = Path(__file__).parent.parent
+_USES_JAVA: Final = re.compile(r"[(,]\s*spark: (?:Any|SparkSession)\b")
 
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
@@ -35,13 +42,46 @@ def no_process_outlives_its_test() -> Iterator[None]:
     end_all()
 
 
+@pytest.fixture(autouse=True)
+def tests_are_no_garbage() -> None:
+    """Set aside what is there when nothing is: to go over tens of thousands of tests takes longer than a simulated run,
+    which looks for garbage twice.  Some tests take it back."""
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
+
+
+@functools.cache
+def uses_java(file: str) -> bool:
+    """Whether tests of this file are given a session of Spark.  `file`: as the name of a test begins."""
+    return _USES_JAVA.search((_ROOT / file).read_text()) is not None
+
+
+class OneProcessForJava(LoadFileScheduling):  # type: ignore[misc]
+    """A process runs whole files, and one of them all that use Java, which is started once then, and warm."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "java" if uses_java(file) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return OneProcessForJava(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files go to the processes in this order (`--no-loadscope-reorder`)."""
     named_by_address = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if named_by_address:  # the processes of one run would not agree on its name
         raise pytest.UsageError(f"{named_by_address[0]}: give its parameters ids")
     tests = Path(__file__).parent
-    items.sort(key=lambda item: not str(item.path.relative_to(tests)).startswith(LONG))
+    items.sort(
+        key=lambda item: (
+            not uses_java(item.nodeid.partition("::")[0]),
+            not str(item.path.relative_to(tests)).startswith(LONG),
+        )
+    )
 
 
 @pytest.fixture(params=["compiled", "python"], scope="module")

@@ -58,7 +58,7 @@ def test_every_kind_of_trouble_is_drawn() -> None:
     assert {trouble for seed in SEEDS for trouble in draw(seed).troubles} == set(Trouble)
 
 
-@pytest.mark.parametrize("seed", [5, 9])
+@pytest.mark.parametrize("seed", [2, 9])
 def test_the_same_seed_gives_the_same_history_in_every_process(seed: int) -> None:
     """Sets and hashes are in another order in every process; nothing may follow them."""
     program = [sys.executable, "-m", "fencepost", "simulate", "--seed", str(seed), "--for", "1s"]

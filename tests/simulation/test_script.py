@@ -10,7 +10,7 @@ from fencepost.simulation.request_faults import RequestFault
 from fencepost.simulation.script import End, Happening, Prompter, Script, Transaction, Write, lane
 
 
-@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize("seed", [0, 2])
 def test_a_run_that_is_given_what_another_one_drew_has_its_history(seed: int) -> None:
     drawn = simulate(seed, 0.5)
     given = carry_out(drawn.plan)

@@ -127,7 +127,9 @@ def judge(spark: SparkSession, servers: str, plan: str, deeds: Sequence[Deed], f
     ("plan", "store", "deeds"),
     [
         ("windows", "rocksdb, format 2", [("committed", 1)]),
-        ("counts, update", "default", [("written", 0), ("committed", 1), ("done", 1)]),
+        pytest.param(
+            *("counts, update", "default", [("written", 0), ("committed", 1), ("done", 1)]), marks=pytest.mark.soak
+        ),
     ],
     indirect=["store"],
 )
