@@ -23,7 +23,12 @@ from fencepost.node_log import LIMIT
 #: Folders whose files take a minute or two each, with few tests in them.
 LONG = ("crash/", "fuzz/", "spark/", "simulation/", "stock_clients/", "test_readme.py")
 _ROOT: Final = Path(__file__).parent.parent
-_USES_JAVA: Final = re.compile(r"[(,]\s*spark: (?:Any|SparkSession)\b")
+JAVA: Final = "Java, which takes long to start and is slow at first"
+_SHARED: Final = {
+    JAVA: re.compile(r"[(,]\s*spark: (?:Any|SparkSession)\b"),
+    "all of the code as trees": re.compile(r"^from tests\.source_trees import", re.MULTILINE),
+}
+"""What is made once in a process -> a file that uses it."""
 
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
@@ -52,22 +57,23 @@ def tests_are_no_garbage() -> None:
 
 
 @functools.cache
-def uses_java(file: str) -> bool:
-    """Whether tests of this file are given a session of Spark.  `file`: as the name of a test begins."""
-    return _USES_JAVA.search((_ROOT / file).read_text()) is not None
+def shares(file: str) -> str | None:
+    """What tests of this file have in common with others, of `_SHARED`.  `file`: as the name of a test begins."""
+    text = (_ROOT / file).read_text()
+    return next((what for what, used in _SHARED.items() if used.search(text)), None)
 
 
-class OneProcessForJava(LoadFileScheduling):  # type: ignore[misc]
-    """A process runs whole files, and one of them all that use Java, which is started once then, and warm."""
+class SharedInOneProcess(LoadFileScheduling):  # type: ignore[misc]
+    """A process runs whole files, and one of them all that share something."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "java" if uses_java(file) else file
+        return shares(file) or file
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    return OneProcessForJava(config, log) if config.getoption("dist") == "loadfile" else None
+    return SharedInOneProcess(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -78,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests = Path(__file__).parent
     items.sort(
         key=lambda item: (
-            not uses_java(item.nodeid.partition("::")[0]),
+            shares(item.nodeid.partition("::")[0]) != JAVA,
             not str(item.path.relative_to(tests)).startswith(LONG),
         )
     )

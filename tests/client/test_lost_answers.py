@@ -218,7 +218,7 @@ def test_the_answer_of_each_request_is_lost_whatever_becomes_of_those_behind_it(
 
 
 @pytest.mark.parametrize("behind", Behind)
-@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("level", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_the_answers_of_every_two_requests_are_lost(level: int, behind: Behind) -> None:
     async def scenario(world: World) -> None:
         bench = Bench(world, level)

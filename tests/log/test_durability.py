@@ -37,13 +37,15 @@ def history(seed: int, disk: type[SimulatedDisk] = SimulatedDisk) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize(
+    "seed", [*range(100), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(100, 300))]
+)
 def test_what_was_acknowledged_survives(seed: int) -> None:
     assert history(seed).survived, "a history in which nothing survived shows nothing"
 
 
 @pytest.mark.parametrize("flushes", [["os"], ["os", "durable"]])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(15))
 def test_what_was_answered_survives_a_kill_where_nothing_is_synced(seed: int, flushes: Sequence[str]) -> None:
     world = World(seed, SimulatedDisk(Random(seed)), flushes=flushes)
     run(live(world, lives=8, steps=80))

@@ -263,6 +263,6 @@ async def history(loop: VirtualLoop, seed: int) -> None:
     await world.stop()
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", [*range(40), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(40, 200))])
 def test_nobody_ever_sees_half_a_topic(seed: int) -> None:
     run(lambda loop: history(loop, seed))

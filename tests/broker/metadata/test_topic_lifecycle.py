@@ -6,6 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Collection, Coroutine, Iterator
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -202,9 +203,17 @@ def lives(
     return reached
 
 
-@pytest.mark.parametrize(("power_loss", "flush"), [(False, "durable"), (True, "durable"), (False, "os")])
-@pytest.mark.parametrize("settle", [False, True])
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(
+    ("together", "settle", "power_loss", "flush"),
+    [
+        *product([False, True], [False, True], [False, True], ["durable"]),
+        (False, False, False, "os"),
+        *(
+            pytest.param(*each, False, "os", marks=pytest.mark.soak)
+            for each in [(False, True), (True, False), (True, True)]
+        ),
+    ],
+)
 def test_a_stop_at_every_step(power_loss: bool, flush: str, settle: bool, together: bool) -> None:
     for seed in range(3):
         operation = seed + 1
