@@ -47,15 +47,6 @@ def no_process_outlives_its_test() -> Iterator[None]:
     end_all()
 
 
-@pytest.fixture(autouse=True)
-def tests_are_no_garbage() -> None:
-    """Set aside what is there when nothing is: to go over tens of thousands of tests takes longer than a simulated run,
-    which looks for garbage twice.  Some tests take it back."""
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
-
-
 @functools.cache
 def shares(file: str) -> str | None:
     """What tests of this file have in common with others, of `_SHARED`.  `file`: as the name of a test begins."""
@@ -88,6 +79,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             not str(item.path.relative_to(tests)).startswith(LONG),
         )
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Set the tests aside: to go over tens of thousands takes longer than a simulated run, which does so twice."""
+    gc.freeze()
 
 
 @pytest.fixture(params=["compiled", "python"], scope="module")

@@ -28,9 +28,12 @@ from fencepost.spark.worker import LoadedModules, set_aside_what_is_loaded
 @pytest.fixture(autouse=True)
 def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(worker, "LOADED", LoadedModules())
+    is_set_aside = gc.get_freeze_count() > 0
     gc.unfreeze()
     yield
     gc.unfreeze()
+    if is_set_aside:  # what there is of all tests (conftest)
+        gc.freeze()
 
 
 class _Spec:

@@ -76,20 +76,13 @@ def carry_out(plan: Plan, watch: Callable[[World], object] | None = None) -> Rep
         await lives[0].whole()
 
     faults = []
-    # What was there before is set aside, if nobody has done so for all runs: it is not looked through again.
-    is_set_aside = gc.get_freeze_count() > 0
-    gc.collect()  # what the run before has left: while it is set aside it would not go
-    if not is_set_aside:
-        gc.freeze()
+    gc.collect()  # an error that the run before has left is none of this one
     try:
         with small_limits.lowered(plan.circumstances.limits), reach.counted() as reached, caught() as unexpected:
             run(whole, ProcessLoop)
             gc.collect()  # an error that nobody asked for is told of now, and not in a later run
     except Exception as error:
         faults = [f"the run ended with {type(error).__name__}: {error}"]
-    finally:
-        if not is_set_aside:
-            gc.unfreeze()
     life = lives[0]
     world, faults = life.world, life.faults + faults + list(dict.fromkeys(unexpected))
     drawn = plan._replace(script=world.prompter.script)
