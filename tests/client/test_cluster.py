@@ -78,17 +78,23 @@ def test_asyncio_has_nothing_to_complain_about_when_everything_is_cancelled_whil
     assert complaints == []
 
 
+async def cluster_of_two(loop: VirtualLoop) -> Cluster:
+    """Of nodes 1 and 2, each with its own number as the epoch and the level of its features."""
+    network = SimulatedNetwork(random.Random(3))
+    for port in (1, 2):
+        await network.listen(partial(Node, epoch=port, level=port), "127.0.0.1", port, ConnectionQuotas(9, 9))
+    runtime = Runtime(VirtualClock(loop), network, random.Random(3))
+    cluster = Cluster("127.0.0.1:1", runtime=runtime)
+    cluster.nodes = {port: ("127.0.0.1", port) for port in (1, 2)}
+    return cluster
+
+
 @pytest.mark.parametrize("first", [1, 2])
 def test_the_newest_answer_says_what_the_features_are_whichever_node_was_asked_last(first: int) -> None:
     """A node that has not heard of a change yet does not undo it."""
 
     async def main(loop: VirtualLoop) -> Features:
-        network = SimulatedNetwork(random.Random(3))
-        for port in (1, 2):
-            await network.listen(partial(Node, epoch=port, level=port), "127.0.0.1", port, ConnectionQuotas(9, 9))
-        runtime = Runtime(VirtualClock(loop), network, random.Random(3))
-        cluster = Cluster("127.0.0.1:1", runtime=runtime)
-        cluster.nodes = {port: ("127.0.0.1", port) for port in (1, 2)}
+        cluster = await cluster_of_two(loop)
         await cluster.connection(first)
         await cluster.connection(3 - first)
         await cluster.close()
@@ -101,12 +107,7 @@ def test_what_was_known_of_the_features_counts_no_more_once_they_are_asked_again
     """The next node says its own, even if those before it had newer ones, as of another cluster."""
 
     async def main(loop: VirtualLoop) -> Features:
-        network = SimulatedNetwork(random.Random(3))
-        for port in (1, 2):
-            await network.listen(partial(Node, epoch=port, level=port), "127.0.0.1", port, ConnectionQuotas(9, 9))
-        runtime = Runtime(VirtualClock(loop), network, random.Random(3))
-        cluster = Cluster("127.0.0.1:1", runtime=runtime)
-        cluster.nodes = {port: ("127.0.0.1", port) for port in (1, 2)}
+        cluster = await cluster_of_two(loop)
         await cluster.connection(2)
         cluster.ask_features_again()
         assert cluster.ready_connection(2) is None and cluster.transaction_version == 0
