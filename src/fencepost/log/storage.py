@@ -177,6 +177,7 @@ class Storage:
             for segment in partition.segments:
                 segment.close()
         self.space.close()  # when what was removed while it was open has given back its space
+        self.shown_version += 1
         for known in (self._partitions, self.offline, self._shown):
             known.clear()
         if self._release is not None:
